@@ -1,0 +1,16 @@
+/* One allocator for everything that lives as long as an answer: nobody frees one object, arena_free frees all. */
+#ifndef MODELS_BASE_ARENA_H
+#define MODELS_BASE_ARENA_H
+#include <stddef.h>
+
+struct arena { struct arena_block *last; };     /* zero-initialised: `struct arena a = { 0 };` */
+
+/* `size_B` zeroed bytes, aligned to 16. Never NULL: on exhaustion the process prints one line and aborts. */
+void *arena_alloc(struct arena *a, size_t size_B);
+/* The array grown (or made, when `old` is NULL) to `n` elements of `elem_B` bytes; the old part copied, the rest zero. */
+void *arena_grow(struct arena *a, void *old, size_t n_old, size_t n, size_t elem_B);
+char *arena_strdup(struct arena *a, const char *s);
+char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void  arena_free(struct arena *a);
+
+#endif

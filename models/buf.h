@@ -1,0 +1,21 @@
+/* A buffer: a shape. Bytes and lifetime are never stored: they follow from the shape and from uses (unroll). */
+#ifndef MODELS_BUF_H
+#define MODELS_BUF_H
+#include "models/base/dtype.h"
+#include <stdint.h>
+
+enum keep  { KEEP_MICRO, KEEP_WEIGHT, KEEP_GRADIENT, KEEP_OPTIMIZER, KEEP_METRIC };  /* MICRO: each has one */
+enum place_of_buf { PLACE_DEVICE, PLACE_HOST };
+
+struct buf {                        /* id 0 is no buffer                                                       */
+    int64_t rows;                   /* capacity: the arena holds this many                                     */
+    int32_t cols;
+    int32_t size, size_at;          /* 0, or the int32 buffer that holds the true row count, and where in it   */
+    int32_t view; int64_t view_at;  /* 0, or the buffer this is a window of, and its first element there       */
+    int16_t chunk; uint8_t dtype, keep, place;
+    int16_t stage;                  /* owner of a buffer that is kept for ever; -1 for KEEP_MICRO              */
+};
+
+static inline int64_t buf_B(const struct buf *b) { return b->rows * b->cols * dtype_B((enum dtype)b->dtype); }
+
+#endif

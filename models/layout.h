@@ -1,0 +1,25 @@
+/* Which layers stand on which pipeline chunk. Chunk c = v * pp + s is the v-th chunk of stage s (Megatron's order). */
+#ifndef MODELS_LAYOUT_H
+#define MODELS_LAYOUT_H
+#include "models/base/arena.h"
+#include "models/base/err.h"
+#include <stdint.h>
+
+enum { LAYOUT_CHUNKS = 1024 };
+
+struct layout {
+    int32_t n_chunk;                        /* pp * vpp                                               */
+    int32_t first[LAYOUT_CHUNKS + 1];       /* layers first[c] .. first[c + 1] - 1 stand on chunk c    */
+    int32_t mtp_chunk;                      /* where m stands; -1: none. E is on 0, L on the last one  */
+};
+
+/* `text`: Megatron's string ("Et*3|(tt|)*29m|L": E embedding, t layer, m MTP, L loss, | next chunk, x*n and (..)*n repeat),
+ * or layers per chunk ("1,2,2,3"), or "auto": E, m and L count as one layer each, spread as evenly as can be, later
+ * chunks lighter. Errors name the sizes: chunks in the string against pp * vpp, layers against the model's. */
+enum err layout_parse(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp, struct diag *d);
+/* The layout as a Megatron string with repeats folded ("Et|(tt|)*30mL"). */
+char *layout_text(struct arena *a, const struct layout *l);
+
+static inline int layout_stage(int chunk, int pp) { return chunk % pp; }
+
+#endif

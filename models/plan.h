@@ -1,0 +1,64 @@
+/* One set of GPUs, folded twice: once for attention (tp x cp x dp x pp), once for experts (etp x ep x edp x pp).
+ * Plain data. plan_resolve fills what follows from the rest; plan_check refuses what cannot be, each rule in its own
+ * words, with both numbers and the way out (Megatron-LM parallel_state.py, schedules.py; cases C01-C12). */
+#ifndef MODELS_PLAN_H
+#define MODELS_PLAN_H
+#include "models/layout.h"
+#include "models/model.h"
+#include "models/stack.h"
+#include "models/system.h"
+
+enum order     { ORDER_TP_CP_EP_DP_PP, ORDER_TP_CP_EP_PP_DP };      /* leftmost varies fastest */
+enum precision { PRECISION_BF16, PRECISION_FP32 };
+enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum load_kind { LOAD_BALANCED, LOAD_WORST };
+
+struct plan {
+    char model[192], system[192], stack[192];       /* names of embedded files, or paths; stack "": the default  */
+    int32_t gpus, tp, cp, pp, vpp, etp, ep;
+    int32_t order;                                  /* enum order                                                */
+    char layout[512];                               /* Megatron string, "auto", or layers per chunk "1,2,2,3"    */
+    int32_t schedule;                               /* enum schedule, -1: from vpp and ep_overlap                */
+    int32_t vpp_group;                              /* micro-batches in a row on one chunk; 0: pp                */
+    int32_t mbs, gbs, seq;                          /* sequences; tokens per sequence                            */
+    int32_t precision, optimizer;
+    int32_t recompute;                              /* bits 1 << enum recompute                                  */
+    int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
+    int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */
+    int32_t mtp;                                    /* -1: as in the model                                       */
+    double capacity;                                /* 0: the stack's; PLAN_CAPACITY_WORST: worst                */
+    int32_t load;                                   /* enum load_kind                                            */
+    int32_t domain_gpus;                            /* GPUs used of each NVLink domain; 0: chosen                */
+    double lr, weight_decay, beta1, beta2, adam_eps, clip;      /* of the optimizer; clip 0: none                */
+    int32_t seed;
+    /* resolved */
+    int32_t dp, edp, n_micro;                       /* per pipeline: micro-batches in a step                     */
+    int32_t vocab_padded;
+    struct layout split;                            /* layout, parsed or made                                    */
+};
+#define PLAN_CAPACITY_WORST (-1.0)
+
+extern const struct opt plan_opts[];
+extern const int plan_n_opt;
+
+/* The four descriptions that answer one question together. */
+struct job { struct plan plan; struct model model; struct system system; struct stack stack; };
+
+/* Reads the plan file `arg` (or, when NULL, starts from defaults) and applies the flags `key, text` pairs on top, then
+ * reads model, system and stack, and resolves and checks. `runs`: defaults for `run` (stack moefold, system host). */
+enum err plan_read_job(struct job *j, struct arena *a, const char *arg, int n_flag, const char *const (*flag)[2], int runs,
+                       struct diag *d);
+/* Defaults that depend on the rest (schedule, sp, vpp_group, capacity, domain_gpus, layout), dp, edp, n_micro; divides
+ * only where it divides, so it ends with plan_check. */
+enum err plan_resolve(struct job *j, struct diag *d);
+enum err plan_check(const struct job *j, struct diag *d);
+/* The plan as YAML text, every option, in table order. */
+char *plan_text(struct arena *a, const struct plan *p);
+
+static inline int64_t plan_tokens(const struct plan *p) { return (int64_t)p->mbs * p->seq / p->cp; }     /* rank, before SP */
+static inline int64_t plan_tokens_sp(const struct plan *p) { return plan_tokens(p) / p->tp; }
+/* Rows of a routed buffer: 0 after dispatch, 1 after the etp gather. Even routing; and capacity (>= even). */
+int64_t plan_even_rows(const struct job *j, int at);
+int64_t plan_capacity_rows(const struct job *j, int at);
+
+#endif

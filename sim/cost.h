@@ -1,0 +1,25 @@
+/* What one op costs on a system: seconds on its stream, and seconds of the host to issue it. One formula a family, one
+ * family a file (cost_gemm.c, cost_attention.c, cost_memory.c, cost_comm.c); here is what they share.
+ * Contract: more work, more bytes or more rows never cost less. */
+#ifndef SIM_COST_H
+#define SIM_COST_H
+#include "models/place.h"
+#include "models/program.h"
+
+struct cost {
+    const struct program *pr; const struct job *job;
+    struct place place[GROUP_COUNT];
+};
+void cost_init(struct cost *c, const struct program *pr, const struct job *j);
+/* Seconds of an op whose routed buffers hold even[0], even[1] rows. Transfers only: waiting for peers is the simulator's. */
+double cost_op_s(const struct cost *c, int op, const int64_t even[2]);
+double cost_issue_s(const struct cost *c, int op);
+/* All ops at the program's even rows; n_op doubles from the arena. */
+double *cost_all_s(const struct cost *c, struct arena *a);
+
+double cost_gemm_s(const struct cost *c, const struct work *w, int grouped);
+double cost_attention_s(const struct cost *c, const struct work *w, int backward);
+double cost_memory_s(const struct cost *c, const struct work *w);
+double cost_comm_s(const struct cost *c, const struct op *o, const struct work *w);
+
+#endif
