@@ -13,8 +13,7 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
  * [out, in]: y = x w^T. Grouped weights are [experts here * out, in]. w+ means accumulated into. `a?` may be 0.
  * Who must read what is checked in emit(): every position without `?` is there. */
 #define OP_LIST(X)                                                                                                \
-    X(DATA, HOST, "token, label, label2? <-")        /* int32 rows of this cp slice; label2 is one further        \
-                                                        (MTP) */                                                  \
+    X(DATA, HOST, "token?, label?, label2? <-")      /* int32 rows of this cp slice, each one place further */    \
     X(EMBED, MEMORY, "y <- token, table")            /* rows of the vocabulary held here, zero elsewhere */       \
     X(EMBED_BWD, MEMORY, "table_g+ <- token, dy")                                                                 \
     X(NORM, MEMORY, "y <- x, w")                     /* RMSNorm over each run of w.cols columns (heads of x       \
@@ -102,6 +101,7 @@ enum op_flag {
     OP_HOST_READS = 4,      /* nothing is issued until it is done                                       */
     OP_REDUCE = 8,          /* gradient reduction: under the last micro-batch, or in OPTIM              */
     OP_MTP = 16,            /* of the MTP part: its loss has a weight of its own                        */
+    OP_ROUTER = 32,         /* the router's GEMMs: not counted as model FLOP                            */
 };
 
 enum { OP_WRITES = 4, OP_ADDS = 4, OP_READS = 6 };
@@ -118,6 +118,7 @@ struct op {
 const char *op_name(enum op_kind k);            /* "GROUPED_GEMM" */
 const char *op_io_text(enum op_kind k);         /* the quoted part of its line above */
 enum op_family op_family(enum op_kind k);
+int op_io_complete(const struct op *o);         /* every position of its line that has no `?` is there, and no other */
 const char *op_family_name(enum op_family f);
 const char *op_stream_name(enum stream s);
 

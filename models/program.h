@@ -75,9 +75,10 @@ struct program {
 
 /* Builds blocks, schedules and passes for a checked job. */
 void program_build(struct program *pr, struct arena *a, const struct job *j);
-/* One layer alone (its forward and backward, its buckets; no schedule): for pricing a block. Kinds of layers repeat, so a
- * search prices each kind once. The chunk's x_in, x_out, dy_in, dx_out are its boundary. */
-enum block { BLOCK_EMBED, BLOCK_DENSE, BLOCK_MOE, BLOCK_MTP, BLOCK_LOSS, BLOCK_COUNT };
+/* One block alone (its forward and backward, its buckets; no schedule): for pricing. Kinds of layers repeat, so a search
+ * prices each kind once. chunk[0]'s x_in, x_out, dy_in, dx_out are its boundary: a block gives birth to its x_out and
+ * dx_out and ends the life of its x_in and dy_in. BLOCK_LOSS holds the MTP layer too when the plan has one. */
+enum block { BLOCK_EMBED, BLOCK_DENSE, BLOCK_MOE, BLOCK_LOSS, BLOCK_COUNT };
 void program_build_block(struct program *pr, struct arena *a, const struct job *j, enum block block);
 
 static inline const struct buf *program_buf(const struct program *pr, int id) { return &pr->buf[id]; }

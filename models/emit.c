@@ -1,0 +1,217 @@
+#include "models/emit.h"
+#include <assert.h>
+
+int emit_buf(struct build *b, int64_t rows, int cols, enum dtype t)
+{
+    struct program *pr = b->pr;
+    assert(rows > 0 && cols > 0);
+    if (pr->n_buf == b->cap_buf) {
+        pr->buf = arena_grow(b->arena, pr->buf, (size_t)b->cap_buf, 2 * (size_t)b->cap_buf, sizeof *pr->buf);
+        b->cap_buf *= 2;
+    }
+    pr->buf[pr->n_buf] = (struct buf){ .rows = rows, .cols = cols, .dtype = (uint8_t)t, .keep = KEEP_MICRO,
+                                       .chunk = (int16_t)b->chunk, .stage = -1 };
+    return pr->n_buf++;
+}
+
+int emit_like(struct build *b, int x, int cols)
+{
+    const struct buf from = b->pr->buf[x];
+    const int y = emit_buf(b, from.rows, cols, (enum dtype)from.dtype);
+    b->pr->buf[y].size = from.size;
+    b->pr->buf[y].size_at = from.size_at;
+    return y;
+}
+
+struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, struct io io)
+{
+    struct program *pr = b->pr;
+    if (pr->n_op == b->cap_op) {
+        pr->op = arena_grow(b->arena, pr->op, (size_t)b->cap_op, 2 * (size_t)b->cap_op, sizeof *pr->op);
+        b->cap_op *= 2;
+    }
+    struct op *o = &pr->op[pr->n_op++];
+    *o = (struct op){ .kind = (uint8_t)k, .stream = (uint8_t)s, .group = (uint8_t)g, .half = (uint8_t)b->half,
+                      .flags = (uint8_t)b->flags, .layer = (int16_t)b->layer, .part = (int16_t)b->part, .copies = 1, .io = io };
+    assert(op_io_complete(o));
+    return o;
+}
+
+static struct op *compute(struct build *b, enum op_kind k, struct io io)
+{
+    return emit(b, k, STREAM_COMPUTE, GROUP_NONE, io);
+}
+
+enum stream emit_stream(enum group g)
+{
+    switch (g) {
+    case GROUP_TP: return STREAM_TP;
+    case GROUP_CP: return STREAM_CP;
+    case GROUP_EP: case GROUP_ETP: case GROUP_TPEP: return STREAM_EP;
+    case GROUP_EMBED: return STREAM_EMBED;
+    case GROUP_WORLD: return STREAM_WORLD;
+    default: return STREAM_DP;
+    }
+}
+
+int emit_norm(struct build *b, int x, struct weight w)
+{
+    const int y = emit_like(b, x, b->pr->buf[x].cols);
+    compute(b, OP_NORM, (struct io){ .write = { y }, .read = { x, w.w } });
+    return y;
+}
+
+int emit_norm_bwd(struct build *b, int x, struct weight w, int dy, int dres)
+{
+    const int dx = emit_like(b, x, b->pr->buf[x].cols);
+    compute(b, OP_NORM_BWD, (struct io){ .write = { dx }, .add = { w.g }, .read = { x, w.w, dy, dres } });
+    return dx;
+}
+
+int emit_add(struct build *b, int x, int y)
+{
+    const int sum = emit_like(b, x, b->pr->buf[x].cols);
+    compute(b, OP_ADD, (struct io){ .write = { sum }, .read = { x, y } });
+    return sum;
+}
+
+int emit_gemm(struct build *b, int x, struct weight w)
+{
+    const int y = emit_like(b, x, (int)b->pr->buf[w.w].rows);
+    compute(b, OP_GEMM, (struct io){ .write = { y }, .read = { x, w.w } });
+    return y;
+}
+
+int emit_dgrad(struct build *b, int dy, struct weight w)
+{
+    const int dx = emit_like(b, dy, b->pr->buf[w.w].cols);
+    compute(b, OP_DGRAD, (struct io){ .write = { dx }, .read = { dy, w.w } });
+    return dx;
+}
+
+void emit_wgrad(struct build *b, int x, int dy, struct weight w)
+{
+    compute(b, OP_WGRAD, (struct io){ .add = { w.g }, .read = { x, dy } })->flags |= OP_WEIGHT_GRAD;
+}
+
+int emit_swiglu(struct build *b, int gate_up, int prob)
+{
+    const int y = emit_like(b, gate_up, b->pr->buf[gate_up].cols / 2);
+    compute(b, OP_SWIGLU, (struct io){ .write = { y }, .read = { gate_up, prob } });
+    return y;
+}
+
+int emit_gather(struct build *b, enum group g, int x)
+{
+    const int n = b->pr->group_size[g];
+    if (n == 1) return x;
+    const int y = emit_like(b, x, b->pr->buf[x].cols);
+    b->pr->buf[y].rows *= n;
+    emit(b, OP_GATHER, emit_stream(g), g, (struct io){ .write = { y }, .read = { x } });
+    return y;
+}
+
+int emit_scatter(struct build *b, enum group g, int x)
+{
+    const int n = b->pr->group_size[g];
+    if (n == 1) return x;
+    const int y = emit_like(b, x, b->pr->buf[x].cols);
+    assert(b->pr->buf[y].rows % n == 0);
+    b->pr->buf[y].rows /= n;
+    emit(b, OP_SCATTER, emit_stream(g), g, (struct io){ .write = { y }, .read = { x } });
+    return y;
+}
+
+void emit_all_reduce(struct build *b, enum group g, int x, int max)
+{
+    if (b->pr->group_size[g] == 1) return;
+    emit(b, max ? OP_ALL_MAX : OP_ALL_REDUCE, emit_stream(g), g, (struct io){ .add = { x } });
+}
+
+int emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols)
+{
+    const int y = emit_like(b, x, cols);
+    compute(b, OP_GROUPED_GEMM, (struct io){ .write = { y }, .read = { x, w.w, count } });
+    return y;
+}
+
+int emit_grouped_dgrad(struct build *b, int dy, struct weight w, int count, int cols)
+{
+    const int dx = emit_like(b, dy, cols);
+    compute(b, OP_GROUPED_DGRAD, (struct io){ .write = { dx }, .read = { dy, w.w, count } });
+    return dx;
+}
+
+void emit_grouped_wgrad(struct build *b, int x, int dy, struct weight w, int count)
+{
+    compute(b, OP_GROUPED_WGRAD, (struct io){ .add = { w.g }, .read = { x, dy, count } })->flags |= OP_WEIGHT_GRAD;
+}
+
+/* A routed buffer: `at` 0 after dispatch, 1 after the etp gather. */
+static int routed(struct build *b, int like, const struct route *r, int at)
+{
+    const int y = emit_buf(b, plan_capacity_rows(b->j, at), b->pr->buf[like].cols, (enum dtype)b->pr->buf[like].dtype);
+    b->pr->buf[y].size = r->size;
+    b->pr->buf[y].size_at = at;
+    return y;
+}
+
+/* Several local experts receive rows from several ranks: rows must be sorted by expert before the grouped GEMM. */
+static int needs_sort(const struct build *b)
+{
+    return b->pr->group_size[GROUP_TPEP] > 1 && b->j->model.experts > b->j->plan.ep;
+}
+
+int emit_to_experts(struct build *b, int x, const struct route *r)
+{
+    const int *size = b->pr->group_size;
+    if (size[GROUP_EP] > 1) {
+        const int y = routed(b, x, r, 0);
+        emit(b, OP_DISPATCH, STREAM_EP, GROUP_EP, (struct io){ .write = { y }, .read = { x, r->count } });
+        x = y;
+    }
+    if (size[GROUP_ETP] > 1) {
+        const int y = routed(b, x, r, 1);
+        emit(b, OP_GATHER_V, STREAM_EP, GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
+        x = y;
+    }
+    if (!needs_sort(b)) return x;
+    const int y = emit_like(b, x, b->pr->buf[x].cols);
+    compute(b, OP_SORT, (struct io){ .write = { y }, .read = { x, r->count } });
+    return y;
+}
+
+int emit_to_tokens(struct build *b, int x, const struct route *r)
+{
+    const int *size = b->pr->group_size, cols = b->pr->buf[x].cols;
+    const enum dtype t = (enum dtype)b->pr->buf[x].dtype;
+    const int64_t sent = b->pr->buf[r->perm].rows;
+    if (needs_sort(b)) {
+        const int y = emit_like(b, x, cols);
+        compute(b, OP_UNSORT, (struct io){ .write = { y }, .read = { x, r->count } });
+        x = y;
+    }
+    if (size[GROUP_ETP] > 1) {
+        const int y = size[GROUP_EP] > 1 ? routed(b, x, r, 0) : emit_buf(b, sent, cols, t);
+        emit(b, OP_SCATTER_V, STREAM_EP, GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
+        x = y;
+    }
+    if (size[GROUP_EP] > 1) {
+        const int y = emit_buf(b, sent, cols, t);
+        emit(b, OP_COMBINE, STREAM_EP, GROUP_EP, (struct io){ .write = { y }, .read = { x, r->count } });
+        x = y;
+    }
+    return x;
+}
+
+int emit_recv(struct build *b, enum group g)
+{
+    const int x = emit_buf(b, b->tok_sp, b->j->model.hidden, b->act);
+    emit(b, OP_RECV, g == GROUP_PREV ? STREAM_RECV_F : STREAM_RECV_B, g, (struct io){ .write = { x } });
+    return x;
+}
+
+void emit_send(struct build *b, enum group g, int x)
+{
+    emit(b, OP_SEND, g == GROUP_NEXT ? STREAM_SEND_F : STREAM_SEND_B, g, (struct io){ .read = { x } });
+}

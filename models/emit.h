@@ -1,0 +1,52 @@
+/* Emitting ops: one call per op kind, named by what it computes; returns the output buffer. Shapes follow from the inputs.
+ * One emit per full expression, nested only in sequence: C leaves the order of arguments open, and list order is meaning. */
+#ifndef MODELS_EMIT_H
+#define MODELS_EMIT_H
+#include "models/program.h"
+
+struct weight { int w, g; };            /* views: weight and gradient */
+
+/* What a builder carries along. Every op takes chunk, layer, part, half and flags from here. */
+struct build {
+    struct program *pr; struct arena *arena; const struct job *j;
+    int chunk, stage, layer, part, flags;
+    enum half half;
+    enum dtype act;                     /* of activations and weights                               */
+    int64_t tok, tok_sp;                /* tokens of a micro-batch on this rank: whole cp slice, sequence-parallel slice */
+    int32_t cap_buf, cap_op, cap_param, cap_bucket;
+    int32_t open[8];                    /* buckets of this layer by way of sharing (build_bucket.c), 0: none yet */
+    int32_t table;                      /* input table of this stage: param index + 1, 0: none      */
+};
+
+/* ---- buffers of one micro-batch ---- */
+int emit_buf(struct build *b, int64_t rows, int cols, enum dtype t);
+int emit_like(struct build *b, int x, int cols);            /* rows, size and dtype of x */
+/* ---- any op; the pointer is good until the next emit ---- */
+struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, struct io io);
+
+/* ---- dense ---- */
+int  emit_norm(struct build *b, int x, struct weight w);
+int  emit_norm_bwd(struct build *b, int x, struct weight w, int dy, int dres);
+int  emit_add(struct build *b, int x, int y);
+int  emit_gemm(struct build *b, int x, struct weight w);    /* y [rows of x, rows of w] */
+int  emit_dgrad(struct build *b, int dy, struct weight w);
+void emit_wgrad(struct build *b, int x, int dy, struct weight w);
+int  emit_swiglu(struct build *b, int gate_up, int prob);
+/* Collectives over equal parts; x itself when the group has one member. */
+int  emit_gather(struct build *b, enum group g, int x);
+int  emit_scatter(struct build *b, enum group g, int x);
+void emit_all_reduce(struct build *b, enum group g, int x, int max);
+/* ---- routed ---- */
+struct route { int perm, count, size, prob; };  /* who goes where; prob in sent order. size 0: rows are static */
+int  emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols);
+int  emit_grouped_dgrad(struct build *b, int dy, struct weight w, int count, int cols);
+void emit_grouped_wgrad(struct build *b, int x, int dy, struct weight w, int count);
+int  emit_to_experts(struct build *b, int x, const struct route *r);    /* dispatch, gather over etp, sort by expert */
+int  emit_to_tokens(struct build *b, int x, const struct route *r);     /* the way back                              */
+/* ---- between stages ---- */
+int  emit_recv(struct build *b, enum group g);              /* an activation (or its gradient) of the chunk's boundary */
+void emit_send(struct build *b, enum group g, int x);
+
+enum stream emit_stream(enum group g);
+
+#endif
