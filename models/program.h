@@ -73,6 +73,8 @@ struct program {
     struct arena *arena;
 };
 
+/* Of the program's meaning: buffers, ops, passes, steps, group sizes. */
+uint64_t program_hash(const struct program *pr);
 /* Builds blocks, schedules and passes for a checked job. */
 void program_build(struct program *pr, struct arena *a, const struct job *j);
 /* One block alone (its forward and backward, its buckets; no schedule): for pricing. Kinds of layers repeat, so a search

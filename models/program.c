@@ -1,0 +1,63 @@
+#include "models/program.h"
+
+const char *program_pass_name(enum pass_kind k)
+{
+    static const char *const name[] = { "START", "FWD", "BWD", "BWD_INPUT", "BWD_WEIGHT", "BWD_LAST", "FWD_BWD", "OPTIM" };
+    return name[k];
+}
+
+const char *program_param_name(enum param_name n)
+{
+    static const char *const name[] = {
+#define X(id, text) text,
+        PARAM_LIST(X)
+#undef X
+    };
+    return name[n];
+}
+
+/* FNV-1a over values, field by field: padding bytes of structs never count. */
+static void mix(uint64_t *h, int64_t value)
+{
+    for (int i = 0; i < 8; i++) *h = (*h ^ ((uint64_t)value >> 8 * i & 255)) * 1099511628211u;
+}
+
+static void mix_buf(uint64_t *h, const struct buf *b)
+{
+    const int64_t v[] = { b->rows, b->cols, b->size, b->size_at, b->view, b->view_at, b->chunk, b->dtype, b->keep, b->place,
+                          b->stage };
+    for (int i = 0; i < LEN(v); i++) mix(h, v[i]);
+}
+
+static void mix_op(uint64_t *h, const struct op *o)
+{
+    const int64_t v[] = { o->kind, o->stream, o->group, o->half, o->flags, o->layer, o->part, o->copies };
+    for (int i = 0; i < LEN(v); i++) mix(h, v[i]);
+    for (int i = 0; i < OP_WRITES; i++) mix(h, o->io.write[i]);
+    for (int i = 0; i < OP_ADDS; i++) mix(h, o->io.add[i]);
+    for (int i = 0; i < OP_READS; i++) mix(h, o->io.read[i]);
+}
+
+uint64_t program_hash(const struct program *pr)
+{
+    uint64_t h = 1469598103934665603u;
+    for (int i = 0; i < pr->n_buf; i++) mix_buf(&h, &pr->buf[i]);
+    for (int i = 0; i < pr->n_op; i++) mix_op(&h, &pr->op[i]);
+    for (int i = 0; i < pr->n_pass; i++) {
+        mix(&h, pr->pass[i].kind);
+        mix(&h, pr->pass[i].first);
+        mix(&h, pr->pass[i].n);
+    }
+    for (int i = 0; i < pr->n_order; i++) mix(&h, pr->order[i]);
+    for (int s = 0; s < pr->n_stage; s++)
+        for (int i = 0; i < pr->n_step[s]; i++) {
+            mix(&h, pr->step[s][i].pass);
+            mix(&h, pr->step[s][i].micro[0]);
+            mix(&h, pr->step[s][i].micro[1]);
+        }
+    for (int g = 0; g < GROUP_COUNT; g++) mix(&h, pr->group_size[g]);
+    mix(&h, pr->seq);
+    mix(&h, pr->topk);
+    mix(&h, pr->lead);
+    return h;
+}
