@@ -1,0 +1,271 @@
+/* Collectives by shared memory: show, meet, pull, meet (comm_shm.h). Everything that a peer may read lies in the room
+ * or in a rank's arena, never on a stack, so a member that leaves a broken run takes nothing away from the others. */
+#include "exec/comm_shm.h"
+#include "exec/bell.h"
+#include <pthread.h>
+#include <string.h>
+
+enum call_kind { CALL_GATHER, CALL_SCATTER, CALL_REDUCE, CALL_ALL_TO_ALL, CALL_P2P };
+enum { BLOCK = 256 };           /* floats summed at a time */
+
+struct seat {                   /* what one member shows the others during a call */
+    int kind;
+    int64_t total;              /* must be equal on all members */
+    const char *data;
+    int64_t *send_B;            /* all_to_all: bytes for every member */
+    _Atomic uint32_t came;      /* meetings it has come to */
+    const char *op;
+};
+struct room {                   /* one communicator */
+    struct comm_shm *run; struct room *next;
+    const char *name; int64_t key;
+    int n; int32_t *rank;
+    struct seat *seat;
+    _Atomic uint32_t arrived, meeting;
+    struct bell bell;
+};
+struct comm_shm {
+    struct arena *arena;
+    struct room *room;
+    double timeout_s;
+    pthread_mutex_t lock;       /* guards why */
+    _Atomic int broken;
+    struct diag why;
+};
+struct comm { struct room *room; int me; };
+
+struct comm_shm *comm_shm_open(struct arena *a, double timeout_s)
+{
+    struct comm_shm *s = arena_alloc(a, sizeof *s);
+    s->arena = a;
+    s->timeout_s = timeout_s;
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
+
+static struct room *comm_shm_room_make(struct comm_shm *s, const char *name, int64_t key, int n, const int32_t *rank)
+{
+    struct room *r = arena_alloc(s->arena, sizeof *r);
+    *r = (struct room){ .run = s, .next = s->room, .name = name, .key = key, .n = n };
+    r->rank = arena_alloc(s->arena, (size_t)n * sizeof *r->rank);
+    memcpy(r->rank, rank, (size_t)n * sizeof *rank);
+    r->seat = arena_alloc(s->arena, (size_t)n * sizeof *r->seat);
+    for (int i = 0; i < n; i++) {
+        r->seat[i].send_B = arena_alloc(s->arena, (size_t)n * sizeof(int64_t));
+        r->seat[i].op = "no op yet";
+    }
+    return s->room = r;
+}
+
+struct comm *comm_shm_join(struct comm_shm *s, const char *name, int64_t key, int me, int n, const int32_t *rank)
+{
+    struct room *r = s->room;
+    while (r && (r->key != key || strcmp(r->name, name) != 0)) r = r->next;
+    if (!r) r = comm_shm_room_make(s, name, key, n, rank);
+    struct comm *c = arena_alloc(s->arena, sizeof *c);
+    *c = (struct comm){ .room = r, .me = me };
+    return c;
+}
+
+void comm_shm_break(struct comm_shm *s, const char *why)
+{
+    pthread_mutex_lock(&s->lock);
+    if (!atomic_load(&s->broken)) {
+        fail(&s->why, ERR_COMM, "%s", why);
+        atomic_store(&s->broken, 1);
+    }
+    pthread_mutex_unlock(&s->lock);
+    for (struct room *r = s->room; r; r = r->next) bell_ring(&r->bell);
+}
+
+static enum err comm_shm_broken(struct comm_shm *s, struct diag *d)
+{
+    pthread_mutex_lock(&s->lock);       /* `why` is whole once it can be taken */
+    const enum err e = fail(d, ERR_COMM, "%s", s->why.text);
+    pthread_mutex_unlock(&s->lock);
+    return e;
+}
+
+/* ---- meeting ---- */
+
+struct wait { const struct room *room; uint32_t meeting; };
+
+static int comm_shm_met(const void *arg)
+{
+    const struct wait *w = arg;
+    return atomic_load(&w->room->meeting) != w->meeting || atomic_load(&w->room->run->broken);
+}
+
+/* The first member that has come to fewer meetings than I. */
+static int comm_shm_late(const struct room *r, int me)
+{
+    const uint32_t mine = atomic_load(&r->seat[me].came);
+    for (int i = 0; i < r->n; i++)
+        if (atomic_load(&r->seat[i].came) != mine) return i;
+    return me;
+}
+
+static void comm_shm_give_up(struct comm *c)
+{
+    struct room *r = c->room;
+    struct diag why;
+    const int late = comm_shm_late(r, c->me);
+    fail(&why, ERR_COMM, "rank %d waited %g s in group %s at %s for rank %d, which did not come; look at what rank %d "
+         "does, or raise the time-out", r->rank[c->me], r->run->timeout_s, r->name, r->seat[c->me].op, r->rank[late],
+         r->rank[late]);
+    comm_shm_break(r->run, why.text);
+}
+
+static enum err comm_shm_meet(struct comm *c, struct diag *d)
+{
+    struct room *r = c->room;
+    const struct wait w = { r, atomic_load(&r->meeting) };
+    atomic_fetch_add(&r->seat[c->me].came, 1);
+    if (atomic_fetch_add(&r->arrived, 1) == (uint32_t)r->n - 1) {
+        atomic_store(&r->arrived, 0);
+        atomic_fetch_add(&r->meeting, 1);
+        bell_ring(&r->bell);
+    } else if (!bell_wait(&r->bell, comm_shm_met, &w, r->run->timeout_s)) {
+        comm_shm_give_up(c);
+    }
+    return atomic_load(&r->run->broken) ? comm_shm_broken(r->run, d) : OK;
+}
+
+/* All members must be in the same call of the same size: a difference is a fault of the program that must not spread. */
+static enum err comm_shm_agree(struct comm *c, struct diag *d)
+{
+    const struct room *r = c->room;
+    const struct seat *mine = &r->seat[c->me];
+    for (int i = 0; i < r->n; i++) {
+        const struct seat *s = &r->seat[i];
+        if (s->kind == mine->kind && s->total == mine->total) continue;
+        struct diag why;
+        fail(&why, ERR_COMM, "group %s: rank %d is at %s with %lld, rank %d at %s with %lld; members must make equal calls",
+             r->name, r->rank[c->me], mine->op, (long long)mine->total, r->rank[i], s->op, (long long)s->total);
+        comm_shm_break(r->run, why.text);
+        return comm_shm_broken(r->run, d);
+    }
+    return OK;
+}
+
+static enum err comm_shm_show(struct comm *c, enum call_kind kind, const void *data, int64_t total, struct diag *d)
+{
+    struct seat *s = &c->room->seat[c->me];
+    s->kind = kind;
+    s->data = data;
+    s->total = total;
+    TRY(comm_shm_meet(c, d));
+    return comm_shm_agree(c, d);
+}
+
+static int64_t comm_shm_before(const int64_t *part, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += part[i];
+    return sum;
+}
+
+static void comm_shm_copy(void *to, const void *from, int64_t bytes)
+{
+    if (bytes > 0 && to != from) memcpy(to, from, (size_t)bytes);
+}
+
+/* ---- the calls ---- */
+
+static enum err comm_shm_gather(struct comm *c, void *out, const void *in, const int64_t *part_B, struct diag *d)
+{
+    const struct room *r = c->room;
+    TRY(comm_shm_show(c, CALL_GATHER, in, comm_shm_before(part_B, r->n), d));
+    char *to = out;
+    for (int i = 0; i < r->n; to += part_B[i++]) comm_shm_copy(to, r->seat[i].data, part_B[i]);
+    return comm_shm_meet(c, d);
+}
+
+/* to[0 .. n - 1] = sum (or the largest) over members, in member order, of what they show from element `at` on. Through a
+ * block on the stack, because `to` may be part of what is summed. */
+static void comm_shm_reduce(float *to, const struct room *r, int64_t at, int64_t n, int max)
+{
+    float sum[BLOCK];
+    for (int64_t k = 0; k < n; k += BLOCK) {
+        const int len = n - k < BLOCK ? (int)(n - k) : BLOCK;
+        memcpy(sum, (const float *)(const void *)r->seat[0].data + at + k, (size_t)len * sizeof *sum);
+        for (int i = 1; i < r->n; i++) {
+            const float *x = (const float *)(const void *)r->seat[i].data + at + k;
+            if (max) for (int l = 0; l < len; l++) sum[l] = x[l] > sum[l] ? x[l] : sum[l];
+            else     for (int l = 0; l < len; l++) sum[l] += x[l];
+        }
+        memcpy(to + k, sum, (size_t)len * sizeof *sum);
+    }
+}
+
+static enum err comm_shm_scatter_sum(struct comm *c, float *out, const float *in, const int64_t *part_n, struct diag *d)
+{
+    TRY(comm_shm_show(c, CALL_SCATTER, in, comm_shm_before(part_n, c->room->n), d));
+    comm_shm_reduce(out, c->room, comm_shm_before(part_n, c->me), part_n[c->me], 0);
+    return comm_shm_meet(c, d);
+}
+
+/* Everyone reduces one slice, in place (only its owner reads that slice of anybody), then copies the others'. */
+static enum err comm_shm_all_reduce(struct comm *c, float *x, int64_t n, int max, struct diag *d)
+{
+    const struct room *r = c->room;
+    const int64_t at = n * c->me / r->n, end = n * (c->me + 1) / r->n;
+    TRY(comm_shm_show(c, CALL_REDUCE, x, n, d));
+    comm_shm_reduce(x + at, r, at, end - at, max);
+    TRY(comm_shm_meet(c, d));
+    for (int i = 0; i < r->n; i++) {
+        const int64_t from = n * i / r->n, to = n * (i + 1) / r->n;
+        comm_shm_copy(x + from, (const float *)(const void *)r->seat[i].data + from, (to - from) * (int64_t)sizeof *x);
+    }
+    return comm_shm_meet(c, d);
+}
+
+static enum err comm_shm_uneven(struct comm *c, int from, int64_t sent_B, int64_t expected_B, struct diag *d)
+{
+    const struct room *r = c->room;
+    struct diag why;
+    fail(&why, ERR_COMM, "group %s at %s: rank %d sends %lld bytes, rank %d expects %lld", r->name, r->seat[c->me].op,
+         r->rank[from], (long long)sent_B, r->rank[c->me], (long long)expected_B);
+    comm_shm_break(r->run, why.text);
+    return comm_shm_broken(r->run, d);
+}
+
+static enum err comm_shm_all_to_all(struct comm *c, void *out, const int64_t *recv_B, const void *in, const int64_t *send_B,
+                                    struct diag *d)
+{
+    const struct room *r = c->room;
+    memcpy(r->seat[c->me].send_B, send_B, (size_t)r->n * sizeof *send_B);
+    TRY(comm_shm_show(c, CALL_ALL_TO_ALL, in, 0, d));
+    char *to = out;
+    for (int i = 0; i < r->n; to += recv_B[i++]) {
+        const struct seat *s = &r->seat[i];
+        if (s->send_B[c->me] != recv_B[i]) return comm_shm_uneven(c, i, s->send_B[c->me], recv_B[i], d);
+        if (recv_B[i]) comm_shm_copy(to, s->data + comm_shm_before(s->send_B, c->me), recv_B[i]);
+    }
+    return comm_shm_meet(c, d);
+}
+
+/* The n-th send meets the n-th receive: sizes are compared like those of any call. */
+static enum err comm_shm_send(struct comm *c, int to, const void *in, int64_t bytes, struct diag *d)
+{
+    (void)to;       /* a communicator of p2p has two members */
+    TRY(comm_shm_show(c, CALL_P2P, in, bytes, d));
+    return comm_shm_meet(c, d);
+}
+
+static enum err comm_shm_recv(struct comm *c, int from, void *out, int64_t bytes, struct diag *d)
+{
+    TRY(comm_shm_show(c, CALL_P2P, out, bytes, d));
+    comm_shm_copy(out, c->room->seat[from].data, bytes);
+    return comm_shm_meet(c, d);
+}
+
+static void comm_shm_say(struct comm *c, const char *op)
+{
+    c->room->seat[c->me].op = op;
+}
+
+const struct comm_ops comm_shm = {
+    .name = "shm", .gather = comm_shm_gather, .scatter_sum = comm_shm_scatter_sum, .all_reduce = comm_shm_all_reduce,
+    .all_to_all = comm_shm_all_to_all, .send = comm_shm_send, .recv = comm_shm_recv, .say = comm_shm_say,
+};
