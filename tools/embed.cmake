@@ -1,4 +1,5 @@
-# Writes cfg_embedded.c: every config file as one row { kind, name, text } of a C array.
+# Writes cfg_embedded.c: every config file as one row { kind, name, text } of a C array. LICENSE travels as the one
+# text that is always at hand: `run` trains on it unless --data names a file.
 set(rows "")
 set(n 0)
 separate_arguments(FILES)
@@ -8,6 +9,9 @@ foreach(file IN LISTS FILES)
     string(REGEX REPLACE "\\.yaml$" "" name "${name_full}")
     get_filename_component(folder ${file} DIRECTORY)
     get_filename_component(kind ${folder} NAME)
+    if(name STREQUAL "LICENSE")
+        set(kind "texts")
+    endif()
     file(READ ${file} text HEX)
     string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\\\x\\1" text "${text}")
     string(APPEND rows "    { \"${kind}\", \"${name}\", \"${text}\" },\n")

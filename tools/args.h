@@ -1,0 +1,29 @@
+/* The command line of one verb: positional words, the verb's own flags (a table of options over a struct of the verb), and
+ * the plan as flags (the rows of plan_opts). `--key value` and `--key=value` are the same; a yes-or-no flag needs no value.
+ * A flag nobody knows is refused with the nearest one that somebody does. */
+#ifndef TOOLS_ARGS_H
+#define TOOLS_ARGS_H
+#include "models/plan.h"
+
+struct args_spec {
+    const char *verb, *words, *what;        /* "predict", "[PLAN]", one sentence                        */
+    const struct opt *flag; int n_flag;     /* rows of a struct that the verb owns                      */
+    int takes_plan;                         /* the plan's options are flags too                         */
+    int min_words, max_words;
+};
+enum { ARGS_WORDS = 4 };
+struct args {
+    int json, help;                         /* every verb has these two                                 */
+    const char *word[ARGS_WORDS]; int n_word;
+    const char *(*plan)[2]; int n_plan;     /* pairs of key and text, in order, for plan_read_job       */
+};
+
+/* Fills `flags` (defaults first) and `to` from argv, which begins after the verb. */
+enum err args_parse(struct args *to, void *flags, const struct args_spec *spec, struct arena *a, int argc, char **argv,
+                    struct diag *d);
+/* Usage and the table of flags (key, values, default, help) on stdout. */
+void args_help(const struct args_spec *spec);
+/* The plan that words and flags describe. `runs`: defaults for `run`. */
+enum err args_job(struct job *j, struct arena *a, const struct args *args, int runs, struct diag *d);
+
+#endif

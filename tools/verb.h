@@ -1,0 +1,15 @@
+/* The verbs. Each gets the words after its name, prints its answer on stdout and returns what main turns into the exit
+ * status: OK 0, ERR_NO and ERR_COMM 1, everything else 2. An empty diag means that the answer itself said it all. */
+#ifndef TOOLS_VERB_H
+#define TOOLS_VERB_H
+#include "models/base/err.h"
+
+enum err verb_predict(int argc, char **argv, struct diag *d);
+enum err verb_search(int argc, char **argv, struct diag *d);
+enum err verb_run(int argc, char **argv, struct diag *d);
+enum err verb_compare(int argc, char **argv, struct diag *d);
+enum err verb_draw(int argc, char **argv, struct diag *d);
+enum err verb_list(int argc, char **argv, struct diag *d);
+enum err verb_doctor(int argc, char **argv, struct diag *d);
+
+#endif

@@ -1,0 +1,75 @@
+/* moefold doctor: what this machine can do. Looks at files only: it starts no program, opens no device and loads no
+ * driver, so it cannot hang on a broken one. A thing that is absent is named with what would need it. */
+#include "models/cfg.h"
+#include "tools/args.h"
+#include "tools/report.h"
+#include "tools/verb.h"
+#include <stddef.h>
+#include <unistd.h>
+
+struct doctor_check { const char *what; int32_t found; const char *detail, *used_by; };
+static const struct report_col check_cols[] = {
+    { "what", "what", REPORT_TEXT, offsetof(struct doctor_check, what) },
+    { "found", "found", REPORT_BOOL, offsetof(struct doctor_check, found) },
+    { "detail", "detail", REPORT_TEXT, offsetof(struct doctor_check, detail) },
+    { "used_by", "used by", REPORT_TEXT, offsetof(struct doctor_check, used_by) },
+};
+
+/* A thing is there when one of these files is. */
+static const struct { const char *what, *used_by, *path[5]; } files[] = {
+    { "Graphviz dot", "draw -o F.svg", { "/usr/bin/dot", "/usr/local/bin/dot", "/bin/dot" } },
+    { "CUDA compiler", "nothing yet", { "/usr/local/cuda/bin/nvcc", "/usr/bin/nvcc", "/opt/cuda/bin/nvcc" } },
+    { "NVIDIA driver", "nothing yet", { "/proc/driver/nvidia/version", "/dev/nvidiactl" } },
+    { "MPI", "nothing yet", { "/usr/bin/mpirun", "/usr/local/bin/mpirun", "/opt/openmpi/bin/mpirun" } },
+};
+
+static struct doctor_check check_file(int i)
+{
+    const char *const *path = files[i].path;
+    while (*path && access(*path, R_OK) != 0) path++;
+    return (struct doctor_check){ files[i].what, *path != NULL, *path ? *path : "absent", files[i].used_by };
+}
+
+static const char *built_with(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return __VERSION__ ", AddressSanitizer";
+#elif defined(__SANITIZE_THREAD__)
+    return __VERSION__ ", ThreadSanitizer";
+#else
+    return __VERSION__;
+#endif
+}
+
+static int collect(struct doctor_check *to, struct arena *a)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const double memory_B = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    int n = 0;
+    to[n++] = (struct doctor_check){ "CPU cores", 1, arena_printf(a, "%ld", cores), "run: one thread a rank and stream" };
+    to[n++] = (struct doctor_check){ "memory", 1, units_human(arena_alloc(a, 32), 32, memory_B, UNIT_B), "run: all ranks' arenas" };
+    for (int i = 0; i < LEN(files); i++) to[n++] = check_file(i);
+    to[n++] = (struct doctor_check){ "built with", 1, built_with(), "" };
+    to[n++] = (struct doctor_check){ "built-in files", cfg_embedded_n > 0, arena_printf(a, "%d", cfg_embedded_n), "list" };
+    return n;
+}
+
+enum err verb_doctor(int argc, char **argv, struct diag *d)
+{
+    static const struct args_spec spec = { .verb = "doctor", .words = "", .what = "what this machine can do" };
+    struct doctor_check check[4 + LEN(files)];
+    struct arena a = { 0 };
+    struct args args;
+    enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);
+    if (e != OK) goto done;
+    if (args.help) {
+        args_help(&spec);
+        goto done;
+    }
+    const struct report_list list = { check_cols, LEN(check_cols), check, sizeof check[0], collect(check, &a) };
+    if (args.json) report_document(json_pack("{s:o}", "checks", report_rows(&list)));
+    else report_table("This machine", &list, -1);
+done:
+    arena_free(&a);
+    return e;
+}
