@@ -1,0 +1,29 @@
+/* Who sends how many routed rows to whom: every count that dispatch, combine, the etp gather, the sorts and
+ * the grouped products need is a sum over one matrix, count[member][expert], that all etp x ep members hold.
+ * Member = a + etp * j for etp index a and ep index j; ep index i holds experts i * E / ep and the E / ep - 1
+ * after it. Three orders of rows: a source's own (expert); received and gathered (member a, source j, local
+ * expert l); sorted (l, a, j). */
+#ifndef KERNELS_EXCHANGE_H
+#define KERNELS_EXCHANGE_H
+#include "models/base/err.h"
+#include <stdint.h>
+
+struct exchange {
+    const int32_t *count;
+    int etp, ep, experts;
+};
+
+/* Rows that source (a, j) sends to ep index i: all, or those of its local expert l. */
+int64_t exchange_sent(const struct exchange *x, int a, int j, int i);
+int64_t exchange_sent_to(const struct exchange *x, int a, int j, int i, int l);
+/* Rows that (a, i) holds after dispatch: sum over j. */
+int64_t exchange_received(const struct exchange *x, int a, int i);
+/* Rows that every etp member of ep index i holds after the gather: sum over a. */
+int64_t exchange_gathered(const struct exchange *x, int i);
+/* Of these, the rows of local expert l. */
+int64_t exchange_expert(const struct exchange *x, int i, int l);
+
+/* y, x [exchange_gathered(i), cols]: y sorted from x gathered, or `back` again. */
+enum err exchange_sort_ref(float *y, const float *in, const struct exchange *x, int i, int cols, int back);
+
+#endif

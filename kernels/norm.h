@@ -1,0 +1,15 @@
+/* RMSNorm, y = x / sqrt(mean(x^2) + eps) * w, over runs of `cols` numbers (a row, or each head of a row).
+ * float32, sums in double. Zhang and Sennrich, "Root Mean Square Layer Normalization". */
+#ifndef KERNELS_NORM_H
+#define KERNELS_NORM_H
+#include "models/base/err.h"
+#include <stdint.h>
+
+/* y, x [runs, cols]; w [cols]. */
+enum err norm_ref(float *y, const float *x, const float *w, int64_t runs, int cols, double eps);
+/* dx [runs, cols] = the gradient through the norm, plus dres when that is not NULL; g [cols] += the weight's.
+ */
+enum err norm_bwd_ref(float *dx, float *g, const float *x, const float *w, const float *dy, const float *dres,
+                      int64_t runs, int cols, double eps);
+
+#endif

@@ -1,0 +1,173 @@
+/* Choice by repeated search for the largest: k passes over E numbers are plain and have one tie rule. What
+ * was taken is marked apart from the values, so that even logits that are not numbers choose k different
+ * experts. */
+#include "kernels/route.h"
+#include <math.h>
+#include <string.h>
+
+enum { ROUTE_GROUP_BEST = 2 }; /* a group's score is the sum of so many */
+
+struct route_work {
+    int32_t *pick;
+    float *value, *group;
+    int32_t *next;
+    char *taken, *dropped;
+};
+
+int64_t route_scratch_B(int64_t rows, const struct route *r)
+{
+    const int64_t forward = rows * r->topk * 4 + r->experts * (4 + 4 + 4 + 1 + 1);
+    const int64_t backward = rows * 2 * (int64_t)sizeof(double);
+    return forward > backward ? forward : backward;
+}
+
+static struct route_work route_work(void *scratch, int64_t rows, const struct route *r)
+{
+    struct route_work w = {.pick = scratch};
+    w.next = w.pick + rows * r->topk;
+    w.value = (float *)(w.next + r->experts);
+    w.group = w.value + r->experts;
+    w.taken = (char *)(w.group + r->experts);
+    w.dropped = w.taken + r->experts;
+    return w;
+}
+
+static void route_score(float *score, const float *logit, const struct route *r)
+{
+    float most = logit[0];
+    double sum = 0;
+    for (int e = 1; e < r->experts; e++) most = fmaxf(most, logit[e]);
+    for (int e = 0; e < r->experts; e++) sum += score[e] = expf(logit[e] - most);
+    for (int e = 0; e < r->experts; e++)
+        score[e] = r->sigmoid ? 1 / (1 + expf(-logit[e])) : (float)(score[e] / sum);
+}
+
+/* The lowest index of the largest value that is not taken; -1 when all are. */
+static int route_best(const float *value, const char *taken, int n)
+{
+    int best = -1;
+    for (int i = 0; i < n; i++)
+        if (!taken[i] && (best < 0 || value[i] > value[best])) best = i;
+    return best;
+}
+
+/* Takes the best k of n; `pick` may be NULL. Lowers `gap` by the last taken against the first not taken. */
+static void route_take(int32_t *pick, char *taken, float *gap, const float *value, int n, int k)
+{
+    int last = -1;
+    for (int i = 0; i < k; i++) {
+        last = route_best(value, taken, n);
+        taken[last] = 1;
+        if (pick) pick[i] = last;
+    }
+    const int next = route_best(value, taken, n);
+    if (next >= 0) *gap = fminf(*gap, value[last] - value[next]);
+}
+
+static float route_group_score(const float *value, int size)
+{
+    float first = -INFINITY, second = -INFINITY;
+    for (int e = 0; e < size; e++) {
+        const float v = value[e];
+        second = fmaxf(second, fminf(first, v));
+        first = fmaxf(first, v);
+    }
+    return first + second;
+}
+
+/* Marks the experts of the groups that are not kept as taken. */
+static void route_limit(struct route_work *w, float *gap, const struct route *r)
+{
+    const int size = r->experts / r->groups;
+    memset(w->dropped, 0, (size_t)r->groups);
+    for (int g = 0; g < r->groups; g++) w->group[g] = route_group_score(w->value + g * size, size);
+    route_take(NULL, w->dropped, gap, w->group, r->groups, r->kept);
+    for (int g = 0; g < r->groups; g++)
+        if (!w->dropped[g]) memset(w->taken + g * size, 1, (size_t)size);
+}
+
+static void route_choose(struct route_work *w, int64_t token, float *gap, const float *score,
+                         const float *bias, const struct route *r)
+{
+    for (int e = 0; e < r->experts; e++) w->value[e] = score[e] + (bias ? bias[e] : 0);
+    memset(w->taken, 0, (size_t)r->experts);
+    if (r->groups > 1) route_limit(w, gap, r);
+    route_take(w->pick + token * r->topk, w->taken, gap, w->value, r->experts, r->topk);
+}
+
+/* What every picked score of a token is multiplied by. */
+static double route_factor(double picked_sum, const struct route *r)
+{
+    return r->norm_topk ? r->scale / (picked_sum + 1e-20) : r->scale;
+}
+
+static double route_picked_sum(const float *score, const int32_t *pick, int k)
+{
+    double sum = 0;
+    for (int i = 0; i < k; i++) sum += score[pick[i]];
+    return sum;
+}
+
+/* Lists the choices by expert, then token: a counting sort, tokens taken in order. */
+static void route_list(int32_t *perm, float *prob, struct route_work *w, const float *score,
+                       const int32_t *mine, int64_t rows, const struct route *r)
+{
+    for (int e = 0, at = 0; e < r->experts; at += mine[e++]) w->next[e] = at;
+    for (int64_t t = 0; t < rows; t++) {
+        const float *s = score + t * r->experts;
+        const int32_t *pick = w->pick + t * r->topk;
+        const double factor = route_factor(route_picked_sum(s, pick, r->topk), r);
+        for (int i = 0; i < r->topk; i++) {
+            const int32_t at = w->next[pick[i]]++;
+            perm[2 * at] = (int32_t)t;
+            perm[2 * at + 1] = pick[i];
+            prob[at] = (float)(s[pick[i]] * factor);
+        }
+    }
+}
+
+enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, float *gap, const float *logit,
+                   const float *bias, int64_t rows, const struct route *r, void *scratch)
+{
+    struct route_work w = route_work(scratch, rows, r);
+    memset(mine, 0, (size_t)r->experts * sizeof *mine);
+    for (int64_t t = 0; t < rows; t++) {
+        route_score(score + t * r->experts, logit + t * r->experts, r);
+        route_choose(&w, t, gap, score + t * r->experts, bias, r);
+        for (int i = 0; i < r->topk; i++) mine[w.pick[t * r->topk + i]]++;
+    }
+    route_list(perm, prob, &w, score, mine, rows, r);
+    return OK;
+}
+
+/* ds of the picked scores, in place, to dlogit of all. Softmax mixes: dlogit = s (ds - sum of ds s). */
+static void route_score_bwd(float *d, const float *s, const struct route *r)
+{
+    double mixed = 0;
+    if (!r->sigmoid)
+        for (int e = 0; e < r->experts; e++) mixed += (double)d[e] * s[e];
+    for (int e = 0; e < r->experts; e++)
+        d[e] = r->sigmoid ? d[e] * s[e] * (1 - s[e]) : (float)(s[e] * (d[e] - mixed));
+}
+
+enum err route_bwd_ref(float *dlogit, const float *dprob, const float *score, const int32_t *perm,
+                       int64_t rows, const struct route *r, void *scratch)
+{
+    double *sum = scratch, *along = sum + rows; /* per token over its picks: s, and dprob s */
+    const int64_t picks = rows * r->topk;
+    memset(sum, 0, (size_t)rows * 2 * sizeof *sum);
+    memset(dlogit, 0, (size_t)(rows * r->experts) * sizeof *dlogit);
+    for (int64_t j = 0; j < picks; j++) {
+        const double s = score[(int64_t)perm[2 * j] * r->experts + perm[2 * j + 1]];
+        sum[perm[2 * j]] += s;
+        along[perm[2 * j]] += s * dprob[j];
+    }
+    for (int64_t j = 0; j < picks; j++) {
+        const int32_t t = perm[2 * j];
+        const double shared = r->norm_topk ? along[t] / (sum[t] + 1e-20) : 0;
+        dlogit[(int64_t)t * r->experts + perm[2 * j + 1]] =
+            (float)(route_factor(sum[t], r) * (dprob[j] - shared));
+    }
+    for (int64_t t = 0; t < rows; t++) route_score_bwd(dlogit + t * r->experts, score + t * r->experts, r);
+    return OK;
+}
