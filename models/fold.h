@@ -32,14 +32,21 @@ enum group {
     GROUP_COUNT
 };
 
+/* A group as strides: member i of it is first + i % size[0] * stride[0] + i / size[0] * stride[1]. Every rank is in
+ * exactly one group. Not for PREV, NEXT and EMBED, which pick stages (they read as one rank here). */
+struct fold_axes { int32_t size[2], stride[2]; };
+
 const char *fold_group_name(enum group g);
 struct coord fold_coord(const struct plan *p, int rank);
 int fold_rank(const struct plan *p, struct coord c);    /* from pp, tp, cp, dp                                 */
 int fold_rank_expert(const struct plan *p, struct coord c);     /* from pp, etp, ep, edp                       */
+struct fold_axes fold_axes_of(const struct job *j, enum group g);
 /* How many ranks a group has. KV needs kv_heads: tp / kv_heads when larger than 1; EMBED: 2 stages or 1 (see
  * fold_embed_stages); PREV and NEXT 2 (1 when pp is 1). */
 int fold_size(const struct job *j, enum group g);
-/* The members of `rank`'s group in group order into `ranks` (fold_size of them, may be NULL for WORLD); returns the index of `rank` among them. */
+/* The members of `rank`'s group in group order into `ranks` (fold_size of them; NULL: not wanted); returns the index of
+ * `rank` among them. PREV and NEXT are a sender and its receiver, in this order: { a, b } is NEXT of a and PREV of b, also
+ * where the pipeline closes in a ring. EMBED of a rank on another stage: its pipeline's members, and -1. */
 int fold_members(const struct job *j, enum group g, int rank, int32_t *ranks);
 /* Stages that hold the input table, ascending: the first; the last too when tables are tied or MTP stands there. */
 int fold_embed_stages(const struct job *j, int32_t stage[2]);
