@@ -13,7 +13,7 @@ struct call {
     int32_t rank, iter, micro;                      /* micro -1: none                                             */
     struct operand write[OP_WRITES], add[OP_ADDS], read[OP_READS];
     const struct comm_ops *comm_ops; struct comm *comm;     /* of op.group; NULL when it has one member or is NONE */
-    int32_t me, members;                            /* index in the group, its size                               */
+    int32_t me, members;                            /* index in the group, its size. SEND is 0 of 2, RECV 1 of 2  */
     const uint8_t *text; int64_t text_n;            /* DATA reads it                                              */
     float *score_gap;                               /* ROUTE lowers it                                            */
     struct diag *d;

@@ -1,0 +1,119 @@
+/* A run: refuses what it cannot run, opens all ranks, starts their host threads, and makes the result. */
+#include "exec/exec_rank.h"
+#include <math.h>
+#include <string.h>
+
+static enum err exec_refuse(const struct program *pr, const struct unroll *u, const struct job *j, const struct exec_ask *ask,
+                            struct diag *d)
+{
+    if (!j->stack.runs)
+        return fail(d, ERR_CONFIG, "stack %s is predicted, not run: the executor does what stack moefold describes; use --stack "
+                    "moefold", j->stack.name);
+    if (j->plan.precision != PRECISION_FP32)
+        return fail(d, ERR_CONFIG, "precision bf16 does not run on the cpu backend, only fp32; use --precision fp32");
+    if (ask->steps < 1) return fail(d, ERR_CONFIG, "--steps %d; at least 1 is needed", ask->steps);
+    if (ask->text_n < 1) return fail(d, ERR_CONFIG, "the training text is empty; at least 1 byte is needed");
+    return unroll_check(u, pr, 1, d);
+}
+
+/* Capacity of what each size buffer sizes: the smallest, should they differ. */
+static void exec_find_sized(struct exec_shared *x, struct arena *a)
+{
+    x->sized = arena_alloc(a, (size_t)x->pr->n_buf * sizeof *x->sized);
+    for (int id = 1; id < x->pr->n_buf; id++) {
+        const struct buf *b = &x->pr->buf[id];
+        if (!b->size) continue;
+        int64_t *cap = &x->sized[b->size][b->size_at];
+        if (!*cap || b->rows < *cap) *cap = b->rows;
+    }
+}
+
+static void exec_open(struct exec_shared *x, struct arena *a)
+{
+    const int traced = x->ask->iters_traced;
+    pthread_mutex_init(&x->lock, NULL);
+    x->backend = x->ask->backend ? x->ask->backend : backend_cpu_launch;
+    x->shm = comm_shm_open(a, x->ask->timeout_s);
+    x->n_rank = x->j->plan.gpus;
+    x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
+    x->rank = arena_alloc(a, (size_t)x->n_rank * sizeof *x->rank);
+    exec_find_sized(x, a);
+    for (int i = 0; i < x->n_rank; i++) exec_rank_open(&x->rank[i], x, a, i);
+}
+
+static void exec_go(struct exec_shared *x)
+{
+    struct diag d;
+    int started = 0;
+    for (; started < x->n_rank; started++)
+        if (pthread_create(&x->rank[started].thread, NULL, exec_rank_main, &x->rank[started]) != 0) {
+            exec_rank_fail(&x->rank[started], fail(&d, ERR_LIMIT, "no thread for rank %d; run fewer ranks", started), &d);
+            break;
+        }
+    for (int i = 0; i < started; i++) pthread_join(x->rank[i].thread, NULL);
+}
+
+/* Loss and gradient norm are sums over WORLD: all ranks hold the same. */
+static void exec_collect_steps(struct exec_result *res, struct arena *a, const struct exec_shared *x, int64_t start_ns)
+{
+    res->n_step = x->ask->steps;
+    res->step = arena_alloc(a, (size_t)res->n_step * sizeof *res->step);
+    for (int s = 0; s < res->n_step; s++) {
+        int64_t end_ns = start_ns;
+        for (int i = 0; i < x->n_rank; i++)
+            if (x->rank[i].end_ns[s] > end_ns) end_ns = x->rank[i].end_ns[s];
+        res->step[s] = x->rank[0].step[s];
+        res->step[s].step_s = (double)(end_ns - start_ns) * 1e-9;
+        start_ns = end_ns;
+    }
+}
+
+static void exec_collect_trace(struct exec_result *res, struct arena *a, const struct exec_shared *x)
+{
+    struct trace *t = &res->trace;
+    int64_t n = 0;
+    for (int i = 0; i < x->n_rank; i++) n += (int64_t)x->rank[i].u->n_item * x->n_traced;
+    *t = (struct trace){ .head = { .program_hash = x->pr->hash, .source = "measured", .n_rank = x->n_rank, .n_iter = x->n_traced } };
+    memcpy(t->head.system, x->j->system.name, sizeof t->head.system);
+    t->span = arena_alloc(a, (size_t)n * sizeof *t->span);
+    for (int i = 0; i < x->n_rank; i++) {
+        const int64_t mine = (int64_t)x->rank[i].u->n_item * x->n_traced;
+        memcpy(t->span + t->n, x->rank[i].span, (size_t)mine * sizeof *t->span);
+        t->n += mine;
+    }
+    trace_sort(t);
+}
+
+static enum err exec_collect(struct exec_result *res, struct arena *a, const struct exec_shared *x, int64_t start_ns, struct diag *d)
+{
+    exec_collect_steps(res, a, x, start_ns);
+    exec_collect_trace(res, a, x);
+    res->live_B = arena_alloc(a, (size_t)x->n_rank * sizeof *res->live_B);
+    res->touched_B = arena_alloc(a, (size_t)x->n_rank * sizeof *res->touched_B);
+    res->score_gap = INFINITY;
+    for (int i = 0; i < x->n_rank; i++) {
+        const struct exec_rank *r = &x->rank[i];
+        res->live_B[i] = r->life.most_B;
+        res->touched_B[i] = r->life.touched_B;
+        if (r->score_gap < res->score_gap) res->score_gap = r->score_gap;
+        const int open = exec_life_open_count(&r->life, r);
+        if (open) return fail(d, ERR_NO, "rank %d: %d buffers were born but did not die", r->rank, open);
+    }
+    return OK;
+}
+
+enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u, const struct job *j,
+                  const struct exec_ask *ask, struct diag *d)
+{
+    TRY(exec_refuse(pr, u, j, ask, d));
+    struct exec_result res = { 0 };
+    struct exec_shared x = { .pr = pr, .u = u, .j = j, .ask = ask };
+    exec_open(&x, a);
+    const int64_t start_ns = bell_now_ns();
+    exec_go(&x);
+    enum err e = x.e;
+    if (e != OK) *d = x.d;
+    else if ((e = exec_collect(&res, a, &x, start_ns, d)) == OK) *r = res;
+    for (int i = 0; i < x.n_rank; i++) exec_rank_close(&x.rank[i]);
+    return e;
+}

@@ -1,0 +1,87 @@
+/* Turns an item into a call: ids become addresses, capacities become true row counts. Deps have made sure that the size
+ * buffers were written, so rows are read here, right before the launch. */
+#include "exec/exec_rank.h"
+
+static char *exec_bind_at(const struct exec_rank *r, const struct item *it, int id)
+{
+    const struct buf *b = &r->x->pr->buf[id];
+    return r->arena + unroll_life(r->u, r->x->pr, it, id)->offset + b->view_at * dtype_B((enum dtype)b->dtype);
+}
+
+static int64_t exec_bind_true_rows(const struct exec_rank *r, const struct item *it, const struct buf *b)
+{
+    return b->size ? ((const int32_t *)(const void *)exec_bind_at(r, it, b->size))[b->size_at] : b->rows;
+}
+
+static enum err exec_bind_operand(struct operand *to, const struct exec_rank *r, const struct item *it, int id, struct diag *d)
+{
+    *to = (struct operand){ 0 };
+    if (!id) return OK;
+    const struct buf *b = &r->x->pr->buf[id];
+    const int64_t rows = exec_bind_true_rows(r, it, b);
+    if (rows < 0 || rows > b->rows)
+        return fail(d, ERR_NO, "rank %d, %s of layer %d, micro-batch %d: buffer %d holds at most %lld rows, its size says %lld: "
+                    "the size was not written before it was read", r->rank, op_name((enum op_kind)r->x->pr->op[it->op].kind),
+                    r->x->pr->op[it->op].layer, it->micro, id, (long long)b->rows, (long long)rows);
+    *to = (struct operand){ exec_bind_at(r, it, id), rows, b->cols };
+    return OK;
+}
+
+static enum err exec_bind_io(struct call *c, const struct exec_rank *r, const struct item *it, struct diag *d)
+{
+    const struct io *io = &c->op->io;
+    for (int i = 0; i < OP_WRITES; i++) TRY(exec_bind_operand(&c->write[i], r, it, io->write[i], d));
+    for (int i = 0; i < OP_ADDS; i++) TRY(exec_bind_operand(&c->add[i], r, it, io->add[i], d));
+    for (int i = 0; i < OP_READS; i++) TRY(exec_bind_operand(&c->read[i], r, it, io->read[i], d));
+    return OK;
+}
+
+enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, int step, struct diag *d)
+{
+    const struct exec_shared *x = r->x;
+    const struct op *o = &x->pr->op[it->op];
+    const int p2p = op_family((enum op_kind)o->kind) == FAMILY_P2P;
+    *c = (struct call){ .op = o, .pr = x->pr, .job = x->j, .at = r->at, .rank = r->rank, .iter = step, .micro = it->micro,
+                        .comm_ops = &comm_shm, .comm = r->comm[o->group][o->stream],
+                        .me = p2p ? o->kind == OP_RECV : r->me[o->group], .members = p2p ? 2 : r->members[o->group],
+                        .text = x->ask->text, .text_n = x->ask->text_n, .score_gap = &r->score_gap, .d = d };
+    if (c->comm) comm_shm.say(c->comm, op_name((enum op_kind)o->kind));
+    return exec_bind_io(c, r, it, d);
+}
+
+/* The first sized operand among what is written, added to and read. */
+static int64_t exec_bind_sized(const struct operand *x, const int32_t *id, int n, const struct program *pr)
+{
+    for (int i = 0; i < n; i++)
+        if (id[i] && pr->buf[id[i]].size) return x[i].rows;
+    return -1;
+}
+
+void exec_bind_rows(int32_t rows[2], const struct call *c)
+{
+    const struct io *io = &c->op->io;
+    rows[0] = rows[1] = 0;
+    if (c->op->kind == OP_SIZES) {
+        const int32_t *size = c->write[0].p;
+        rows[0] = size[0];
+        rows[1] = size[1];
+        return;
+    }
+    int64_t n = exec_bind_sized(c->write, io->write, OP_WRITES, c->pr);
+    if (n < 0) n = exec_bind_sized(c->add, io->add, OP_ADDS, c->pr);
+    if (n < 0) n = exec_bind_sized(c->read, io->read, OP_READS, c->pr);
+    if (n > 0) rows[0] = (int32_t)n;
+}
+
+enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, struct diag *d)
+{
+    const int32_t *size = c->write[0].p;
+    const int64_t *cap = r->x->sized[c->op->io.write[0]];
+    for (int at = 0; at < 2; at++) {
+        if (!cap[at] || size[at] <= cap[at]) continue;
+        return fail(d, ERR_NO, "capacity overflow: rank %d, layer %d, micro-batch %d, step %d: %d routed rows arrive, buffers hold "
+                    "%lld; --capacity %.3f or more is needed (or --capacity worst)", r->rank, c->op->layer, c->micro, c->iter,
+                    size[at], (long long)cap[at], (double)size[at] / (double)r->x->pr->even[at]);
+    }
+    return OK;
+}

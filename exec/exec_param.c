@@ -1,0 +1,149 @@
+/* One description of a rank's slice (struct slice) serves initial values and gathering, so the two cannot disagree. */
+#include "exec/exec_param.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- initial values ---- */
+
+/* splitmix64 (Steele, Lea, Flood 2014): a bijection that scatters consecutive counters. */
+static uint64_t exec_param_hash(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* The sum of four uniforms of 16 bits: bell-shaped, mean 0, deviation 1, and in integers until the end, so that every
+ * machine and library agrees. Variance of the sum: 4 (2^32 - 1) / 12. */
+static double exec_param_bell(uint64_t h)
+{
+    const int64_t sum = (int64_t)((h & 65535) + (h >> 16 & 65535) + (h >> 32 & 65535) + (h >> 48)) - 2 * 65535;
+    return (double)sum / sqrt(4294967295.0 / 3);
+}
+
+float exec_param_value(const struct job *j, const struct param *q, int64_t index)
+{
+    switch (q->name) {
+    case PARAM_FINAL_NORM: case PARAM_ATTN_NORM: case PARAM_Q_NORM: case PARAM_K_NORM: case PARAM_Q_A_NORM:
+    case PARAM_KV_A_NORM: case PARAM_MLP_NORM: case PARAM_MTP_ENORM: case PARAM_MTP_HNORM: case PARAM_MTP_NORM:
+        return 1;
+    case PARAM_ROUTER_BIAS:
+        return 0;
+    default: {
+        const uint64_t who = (uint64_t)(uint32_t)j->plan.seed << 32 | (uint64_t)q->name << 24 | (uint64_t)(uint16_t)q->layer;
+        return (float)(j->model.init_std * exec_param_bell(exec_param_hash(exec_param_hash(who) + (uint64_t)index)));
+    }
+    }
+}
+
+/* ---- slices ---- */
+
+struct slice {
+    int64_t batch, rows, cols;          /* here; batch 1 for a parameter of no expert */
+    int64_t expert;                     /* the first one here */
+    int64_t part;                       /* which of the equal parts of rows or columns */
+    const struct param *q;
+};
+
+static struct slice exec_param_slice(const struct program *pr, const struct job *j, const struct param *q, struct coord at)
+{
+    const struct buf *b = &pr->buf[q->w];
+    const int64_t members = q->batch ? j->plan.etp : j->plan.tp, me = q->batch ? at.etp : at.tp;
+    const int64_t batch = q->batch ? q->batch / j->plan.ep : 1;
+    struct slice s = { .batch = batch, .rows = b->rows / batch, .cols = b->cols, .expert = q->batch ? at.ep * batch : 0, .q = q };
+    const int64_t parts = q->shard == SHARD_COLS ? q->cols / s.cols : q->rows / s.rows;     /* fewer than members: shared */
+    s.part = me * parts / members;
+    return s;
+}
+
+static int64_t exec_param_row(const struct slice *s, int64_t row)
+{
+    const int64_t half = s->rows / 2;
+    switch (s->q->shard) {
+    case SHARD_ROWS: case SHARD_KV: return s->part * s->rows + row;
+    case SHARD_ROWS_PAIR: return row < half ? s->part * half + row : s->q->rows / 2 + s->part * half + row - half;
+    default: return row;
+    }
+}
+
+/* Place in the whole of the first column of a local row; the row's columns follow one another there too. */
+static int64_t exec_param_place(const struct slice *s, int64_t expert, int64_t row)
+{
+    const int64_t col = s->q->shard == SHARD_COLS ? s->part * s->cols : 0;
+    return ((s->expert + expert) * s->q->rows + exec_param_row(s, row)) * s->q->cols + col;
+}
+
+static float *exec_param_at(const struct program *pr, const struct unroll *u, char *arena, int id)
+{
+    const struct item once = { .micro = -1 };
+    const struct life *l = unroll_life(u, pr, &once, id);
+    return (float *)(void *)(arena + l->offset) + pr->buf[id].view_at;
+}
+
+static void exec_param_fill(const struct program *pr, const struct unroll *u, const struct job *j, const struct slice *s,
+                            char *arena)
+{
+    float *to = exec_param_at(pr, u, arena, s->q->w);
+    for (int64_t e = 0; e < s->batch; e++)
+        for (int64_t r = 0; r < s->rows; r++) {
+            const int64_t at = exec_param_place(s, e, r);
+            for (int64_t c = 0; c < s->cols; c++) *to++ = exec_param_value(j, s->q, at + c);
+        }
+}
+
+void exec_param_init(const struct program *pr, const struct unroll *stage, const struct job *j, int rank, char *arena)
+{
+    const struct coord at = fold_coord(&j->plan, rank);
+    for (int i = 0; i < pr->n_param; i++) {
+        if (pr->param[i].stage != at.pp) continue;
+        const struct slice s = exec_param_slice(pr, j, &pr->param[i], at);
+        exec_param_fill(pr, stage, j, &s, arena);
+    }
+}
+
+/* ---- gathering ---- */
+
+int64_t exec_param_elements(const struct param *q)
+{
+    return (int64_t)(q->batch ? q->batch : 1) * q->rows * q->cols;
+}
+
+struct owned { int64_t first, end; };   /* elements of a bucket whose sums a rank holds */
+
+static struct owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank)
+{
+    const int root = program_root(pr, q->g);
+    const struct buf *b = &pr->buf[root];
+    const struct bucket *k = pr->bucket;
+    while (k->g != root) k++;
+    const int64_t part = b->rows * b->cols / fold_size(j, (enum group)k->share_group);
+    const int64_t me = fold_members(j, (enum group)k->share_group, rank, NULL);
+    return (struct owned){ me * part, (me + 1) * part };
+}
+
+static void exec_param_take(float *whole, const struct slice *s, const float *from, int64_t at, struct owned own)
+{
+    for (int64_t e = 0; e < s->batch; e++)
+        for (int64_t r = 0; r < s->rows; r++) {
+            float *to = whole + exec_param_place(s, e, r);
+            for (int64_t c = 0; c < s->cols; c++, from++, at++)
+                if (at >= own.first && at < own.end) to[c] = *from;
+        }
+}
+
+void exec_param_gather(float *whole, const struct program *pr, const struct unroll *u, const struct job *j, int param, int grad,
+                       char *const *arenas)
+{
+    const struct param *q = &pr->param[param];
+    const int id = grad ? q->g : q->w;
+    memset(whole, 0, (size_t)exec_param_elements(q) * sizeof *whole);
+    if (!id) return;
+    for (int rank = 0; rank < j->plan.gpus; rank++) {
+        const struct coord at = fold_coord(&j->plan, rank);
+        if (at.pp != q->stage) continue;
+        const struct slice s = exec_param_slice(pr, j, q, at);
+        const struct owned all = { 0, INT64_MAX }, own = grad ? exec_param_owned(pr, j, q, rank) : all;
+        exec_param_take(whole, &s, exec_param_at(pr, &u[q->stage], arenas[rank], id), pr->buf[id].view_at, own);
+    }
+}

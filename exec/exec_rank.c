@@ -1,0 +1,181 @@
+/* A rank: what it owns, and its host thread, which issues the list step after step. The host is never ahead of an item
+ * flagged HOST_READS, and never of the end of a step. */
+#include "exec/exec_rank.h"
+#include "exec/exec_param.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 64, CANARY_B = 64, CANARY = 0xc5 };
+
+void exec_rank_fail(struct exec_rank *r, enum err e, const struct diag *d)
+{
+    struct exec_shared *x = r->x;
+    pthread_mutex_lock(&x->lock);
+    if (x->e == OK) {
+        x->e = e;
+        x->d = *d;
+    }
+    pthread_mutex_unlock(&x->lock);
+    atomic_store(&x->stop, 1);
+    struct diag why;
+    fail(&why, ERR_COMM, "rank %d stopped: %.400s", r->rank, d->text);
+    comm_shm_break(x->shm, why.text);
+    for (int i = 0; i < x->n_rank; i++) {
+        bell_ring(&x->rank[i].host);
+        for (int s = 0; s < STREAM_COUNT; s++) bell_ring(&x->rank[i].lane[s].bell);
+    }
+}
+
+/* ---- opening ---- */
+
+/* A pair is known by its sender and direction: NEXT of one rank and PREV of the other are the same pair. */
+static struct comm *exec_rank_join_pair(struct exec_rank *r, const struct op *o, const int32_t pair[2])
+{
+    const int sends = o->kind == OP_SEND, forward = o->stream == STREAM_SEND_F || o->stream == STREAM_RECV_F;
+    const int32_t peer = pair[0] == r->rank ? pair[1] : pair[0];
+    const int32_t ends[2] = { sends ? r->rank : peer, sends ? peer : r->rank };
+    return comm_shm_join(r->x->shm, forward ? "pp forward" : "pp backward", ends[0], !sends, 2, ends);
+}
+
+static void exec_rank_join(struct exec_rank *r, struct arena *a, const struct op *o)
+{
+    const enum group g = (enum group)o->group;
+    const int n = fold_size(r->x->j, g);
+    if (n < 2 || r->comm[g][o->stream]) return;
+    int32_t *member = arena_alloc(a, (size_t)n * sizeof *member);
+    r->me[g] = fold_members(r->x->j, g, r->rank, member);
+    r->members[g] = n;
+    r->comm[g][o->stream] = op_family((enum op_kind)o->kind) == FAMILY_P2P
+                          ? exec_rank_join_pair(r, o, member)
+                          : comm_shm_join(r->x->shm, fold_group_name(g), member[0], r->me[g], n, member);
+}
+
+/* Which streams wait for which items, and each stream's own items in list order. */
+static void exec_rank_sort_items(struct exec_rank *r, struct arena *a)
+{
+    const struct unroll *u = r->u;
+    const struct op *op = r->x->pr->op;
+    for (int i = 0; i < u->n_item; i++) r->lane[op[u->item[i].op].stream].n_item++;
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        r->lane[s].item = arena_alloc(a, (size_t)r->lane[s].n_item * sizeof(int32_t));
+        r->lane[s].n_item = 0;
+        r->lane[s].r = r;
+    }
+    for (int i = 0; i < u->n_item; i++) {
+        const struct item *it = &u->item[i];
+        struct lane *l = &r->lane[op[it->op].stream];
+        l->item[l->n_item++] = i;
+        if (op[it->op].flags & OP_HOST_READS) r->concerns[i] |= 1u << STREAM_COUNT;
+        for (int k = 0; k < it->n_dep; k++) r->concerns[u->dep[it->dep + k]] |= 1u << op[it->op].stream;
+    }
+    for (int s = 0; s < STREAM_COUNT; s++)
+        if (r->lane[s].n_item) r->concerns[r->lane[s].item[r->lane[s].n_item - 1]] |= 1u << STREAM_COUNT;
+}
+
+static void exec_rank_make_arena(struct exec_rank *r)
+{
+    const size_t size_B = ((size_t)r->u->arena_B + CANARY_B + ALIGN - 1) / ALIGN * ALIGN;
+    r->arena = aligned_alloc(ALIGN, size_B);
+    if (!r->arena) abort();
+    memset(r->arena, 0, (size_t)r->u->arena_B);
+    memset(r->arena + r->u->arena_B, CANARY, CANARY_B);
+    exec_param_init(r->x->pr, r->u, r->x->j, r->rank, r->arena);
+}
+
+void exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a, int rank)
+{
+    const size_t steps = (size_t)x->ask->steps;
+    *r = (struct exec_rank){ .x = x, .rank = rank, .at = fold_coord(&x->j->plan, rank), .score_gap = INFINITY };
+    r->u = &x->u[r->at.pp];
+    const size_t n = (size_t)r->u->n_item;
+    for (int g = 0; g < GROUP_COUNT; g++) r->members[g] = 1;
+    for (size_t i = 0; i < n; i++) exec_rank_join(r, a, &x->pr->op[r->u->item[i].op]);
+    r->done = arena_alloc(a, n * sizeof *r->done);
+    r->concerns = arena_alloc(a, n * sizeof *r->concerns);
+    r->span = arena_alloc(a, n * (size_t)x->n_traced * sizeof *r->span);
+    r->end_ns = arena_alloc(a, steps * sizeof *r->end_ns);
+    r->step = arena_alloc(a, steps * sizeof *r->step);
+    exec_rank_sort_items(r, a);
+    exec_rank_make_arena(r);
+    exec_life_open(&r->life, a, r);
+}
+
+void exec_rank_close(struct exec_rank *r)
+{
+    free(r->arena);
+    r->arena = NULL;
+}
+
+/* ---- running ---- */
+
+static int exec_rank_canary(struct exec_rank *r, int step)
+{
+    struct diag d;
+    const unsigned char *after = (const unsigned char *)r->arena + r->u->arena_B;
+    for (int i = 0; i < CANARY_B; i++) {
+        if (after[i] == CANARY) continue;
+        exec_rank_fail(r, fail(&d, ERR_NO, "rank %d wrote behind its arena of %lld bytes in step %d: a kernel or a shape is wrong",
+                               r->rank, (long long)r->u->arena_B, step), &d);
+        return 0;
+    }
+    return 1;
+}
+
+static int exec_rank_issue(struct exec_rank *r, int step)
+{
+    for (int i = 0; i < r->u->n_item; i++) {
+        const struct item *it = &r->u->item[i];
+        const struct op *o = &r->x->pr->op[it->op];
+        exec_life_issue(&r->life, r, it);
+        atomic_store(&r->issued, (int64_t)step * r->u->n_item + i + 1);
+        bell_ring(&r->lane[o->stream].bell);
+        if (o->flags & OP_HOST_READS && !exec_lane_wait_done(r, &r->host, i, step)) return 0;
+        if (atomic_load(&r->x->stop)) return 0;
+    }
+    return 1;
+}
+
+static int exec_rank_drain(struct exec_rank *r, int step)
+{
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        const struct lane *l = &r->lane[s];
+        if (l->n_item && !exec_lane_wait_done(r, &r->host, l->item[l->n_item - 1], step)) return 0;
+    }
+    return 1;
+}
+
+static void exec_rank_read_metrics(struct exec_rank *r, int step)
+{
+    const struct item once = { .micro = -1 };
+    const float *m = (const float *)(void *)(r->arena + unroll_life(r->u, r->x->pr, &once, r->x->pr->metric)->offset);
+    r->step[step] = (struct exec_step){ .loss = m[0], .mtp_loss = m[1], .grad_norm = sqrt(m[2]) };
+}
+
+static int exec_rank_step(struct exec_rank *r, int step)
+{
+    const struct exec_ask *ask = r->x->ask;
+    if (!exec_rank_issue(r, step) || !exec_rank_drain(r, step)) return 0;
+    r->end_ns[step] = bell_now_ns();
+    exec_rank_read_metrics(r, step);
+    if (ask->after_step) ask->after_step(ask->user, r->rank, step, r->u, r->arena);
+    return exec_rank_canary(r, step);
+}
+
+void *exec_rank_main(void *rank)
+{
+    struct exec_rank *r = rank;
+    struct diag d;
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        struct lane *l = &r->lane[s];
+        if (!l->n_item) continue;
+        l->started = pthread_create(&l->thread, NULL, exec_lane_main, l) == 0;
+        if (!l->started) exec_rank_fail(r, fail(&d, ERR_LIMIT, "rank %d: no thread for its stream %s; run fewer ranks", r->rank,
+                                                op_stream_name((enum stream)s)), &d);
+    }
+    for (int step = 0; step < r->x->ask->steps; step++)
+        if (!exec_rank_step(r, step)) break;
+    for (int s = 0; s < STREAM_COUNT; s++)
+        if (r->lane[s].started) pthread_join(r->lane[s].thread, NULL);
+    return NULL;
+}

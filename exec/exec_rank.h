@@ -1,0 +1,89 @@
+/* Inside exec: one rank of a run (arena, streams, counts) and what its threads share. A rank's host thread issues items in
+ * list order; each stream used is a thread (a lane) that takes its own items in that order, waits for their deps and
+ * launches. All waiting is on bells, rung only for those whom a completed item concerns. */
+#ifndef EXEC_EXEC_RANK_H
+#define EXEC_EXEC_RANK_H
+#include "exec/bell.h"
+#include "exec/comm_shm.h"
+#include "exec/exec.h"
+#include <pthread.h>
+
+/* What all ranks of a run share. The first error wins: it stops every rank and is the run's answer. */
+struct exec_shared {
+    const struct program *pr; const struct unroll *u; const struct job *j; const struct exec_ask *ask;
+    launch *const *backend;
+    struct comm_shm *shm;
+    struct exec_rank *rank; int32_t n_rank, n_traced;
+    pthread_mutex_t lock;               /* guards e and d */
+    enum err e; struct diag d;
+    _Atomic int stop;
+    int64_t (*sized)[2];                /* [size buffer][at]: capacity rows of the buffers that it sizes, 0: none */
+};
+
+/* Births and deaths of buffer instances, counted from uses alone: `life` is asked only for the offset. An instance is
+ * (root buffer, micro-batch); for-ever ones have micro -1 and are alive from the start. */
+struct exec_life {
+    int32_t *total, *left;              /* uses in the list; uses not yet issued */
+    _Atomic int32_t *todo;              /* uses not yet completed (poison only) */
+    int64_t alive_B, most_B, touched_B;
+};
+
+struct lane {                           /* one stream of one rank */
+    struct exec_rank *r;
+    int32_t *item; int32_t n_item;
+    pthread_t thread; int started;
+    struct bell bell;
+    struct diag d;
+};
+
+struct exec_rank {
+    struct exec_shared *x;
+    int32_t rank; struct coord at;
+    const struct unroll *u;             /* its stage's */
+    char *arena;
+    struct comm *comm[GROUP_COUNT][STREAM_COUNT];
+    int32_t me[GROUP_COUNT], members[GROUP_COUNT];
+    struct lane lane[STREAM_COUNT];
+    _Atomic int64_t issued;             /* items issued since the run began */
+    _Atomic int32_t *done;              /* per item: steps in which it is done */
+    uint32_t *concerns;                 /* per item: bits of the streams that depend on it; bit STREAM_COUNT: the host */
+    struct bell host;
+    pthread_t thread;
+    struct exec_life life;
+    struct span *span;                  /* [traced step][item] */
+    int64_t *end_ns;                    /* per step */
+    struct exec_step *step;             /* per step, as this rank sees it */
+    float score_gap;
+};
+
+/* ---- exec_rank.c ---- */
+void  exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a, int rank);
+void *exec_rank_main(void *rank);                       /* host thread: all steps */
+void  exec_rank_close(struct exec_rank *r);             /* frees the arena; threads have ended */
+/* Records the run's first error and stops all ranks. */
+void  exec_rank_fail(struct exec_rank *r, enum err e, const struct diag *d);
+
+/* ---- exec_lane.c ---- */
+void *exec_lane_main(void *lane);
+/* Waits until `item` is done in `step` (on bell `b`); 0 when the run stopped. */
+int   exec_lane_wait_done(struct exec_rank *r, struct bell *b, int item, int step);
+
+/* ---- exec_bind.c ---- */
+/* Operands, true rows and communicator of an item. ERR_NO when a size lies outside its capacity: it was not written. */
+enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, int step, struct diag *d);
+/* What a span says of rows (trace.h), after the launch. */
+void exec_bind_rows(int32_t rows[2], const struct call *c);
+/* After SIZES: ERR_NO when a routed buffer is too small for what will arrive. */
+enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, struct diag *d);
+
+/* ---- exec_life.c ---- */
+void exec_life_open(struct exec_life *l, struct arena *a, const struct exec_rank *r);
+/* Host, in issue order. */
+void exec_life_issue(struct exec_life *l, const struct exec_rank *r, const struct item *it);
+/* Instances whose uses are not at their beginning: 0 after every whole step. */
+int  exec_life_open_count(const struct exec_life *l, const struct exec_rank *r);
+/* Poison: fills what is born before the launch, what has died after it. */
+void exec_life_born(struct exec_life *l, const struct exec_rank *r, const struct item *it);
+void exec_life_died(struct exec_life *l, const struct exec_rank *r, const struct item *it);
+
+#endif
