@@ -15,7 +15,7 @@ struct build {
     int64_t tok, tok_sp;                /* tokens of a micro-batch on this rank: whole cp slice, sequence-parallel slice */
     int32_t cap_buf, cap_op, cap_param, cap_bucket;
     int32_t open[8];                    /* buckets of this layer by way of sharing (build_bucket.c), 0: none yet */
-    int32_t table;                      /* input table of this stage: param index + 1, 0: none      */
+    int32_t *table;                     /* by stage: its input table, param index + 1, 0: none yet  */
 };
 
 /* ---- buffers of one micro-batch ---- */

@@ -74,7 +74,7 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(SUMSQ, OPTIM, "metric+ <- g")                  /* the square sum of my part of g, over the number of        \
                                                         ranks that hold the same */                               \
     X(ADAMW, OPTIM, "w+, master?+, m+, v+ <- g, metric") /* my part, by index in the group */                     \
-    X(SGD, OPTIM, "w+ <- g, metric")                 /* my part, by index in the group */                         \
+    X(SGD, OPTIM, "w+, master?+ <- g, metric")                 /* my part, by index in the group */                         \
     X(HOLD, HOST, "<- x")                            /* no work; keeps x alive as a framework's reference         \
                                                         does */
 

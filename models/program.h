@@ -65,7 +65,7 @@ struct program {
     int32_t *n_step;
     int32_t n_buf, n_op, n_param, n_bucket, n_pass, n_order, n_chunk, n_stage, n_micro;     /* buf[0] and op[0] are unused    */
     int32_t lead;                   /* streams of a rank may be at most this many steps apart                                 */
-    int32_t metric;                 /* float[4] KEEP_METRIC on every stage: loss, MTP loss, square sum of gradients, unused   */
+    int32_t metric;                 /* of stage 0; stage s has metric + s: float[4] loss, MTP loss, square sum of grads, unused */
     int32_t seq, topk;              /* tokens per sequence; of the router                                                     */
     int32_t group_size[GROUP_COUNT];
     int64_t even[2];                /* rows of routed buffers under even routing                                              */

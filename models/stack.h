@@ -23,6 +23,7 @@ struct stack {
     int32_t host_reads;                     /* the host waits for the routed sizes                                    */
     int32_t arena;                          /* memory is planned offsets (1) or a framework's allocator (0)           */
     int32_t grad_fp32;                      /* main gradients fp32 also when the plan trains in bf16                  */
+    int32_t moe_overlap;                    /* the shared expert runs under the dispatch, FC1's weight gradient under the combine */
     double overhead_B;                      /* what the software itself holds, on top of system.overhead_B            */
 };
 

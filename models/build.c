@@ -1,0 +1,148 @@
+/* Puts the blocks of every chunk together: forward, backward, reduction; then each stage's optimizer; then schedules. */
+#include "models/build.h"
+#include "models/sched.h"
+
+enum { FIRST_CAPACITY = 256 };
+
+static void arrays_init(struct build *b)
+{
+    struct program *pr = b->pr;
+    b->cap_buf = b->cap_op = b->cap_param = b->cap_bucket = FIRST_CAPACITY;
+    pr->buf = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->buf);
+    pr->op = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->op);
+    pr->param = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->param);
+    pr->bucket = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->bucket);
+    pr->chunk = arena_alloc(b->arena, (size_t)pr->n_chunk * sizeof *pr->chunk);
+    pr->stage = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *pr->stage);
+    b->table = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->table);
+    pr->n_buf = pr->n_op = 1;
+}
+
+static void metrics_init(struct build *b)
+{
+    for (int s = 0; s < b->pr->n_stage; s++) {
+        const int id = emit_buf(b, 4, 1, DT_F32);
+        b->pr->buf[id].keep = KEEP_METRIC;
+        b->pr->buf[id].stage = (int16_t)s;
+        if (s == 0) b->pr->metric = id;
+    }
+}
+
+static struct build build_init(struct program *pr, struct arena *a, const struct job *j, int n_chunk, int n_stage)
+{
+    const struct plan *p = &j->plan;
+    *pr = (struct program){ .n_chunk = n_chunk, .n_stage = n_stage, .n_micro = p->n_micro, .seq = p->seq,
+                            .topk = j->model.topk, .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) }, .arena = a };
+    for (int g = 0; g < GROUP_COUNT; g++) pr->group_size[g] = fold_size(j, (enum group)g);
+    struct build b = { .pr = pr, .arena = a, .j = j, .layer = -1, .act = p->precision == PRECISION_BF16 ? DT_BF16 : DT_F32,
+                       .tok = plan_tokens(p), .tok_sp = plan_tokens_sp(p) };
+    arrays_init(&b);
+    metrics_init(&b);
+    return b;
+}
+
+/* What one chunk carries from its weights to its backward. */
+struct body {
+    int first, n;               /* layers */
+    struct layer_w *w; struct layer_kept *k;
+    int has_embedding, has_loss, token, label, label2, table;
+    struct loss_w loss_w; struct loss_kept loss_k;
+};
+
+static struct body body_init(struct build *b, int first, int n, int has_embedding, int has_loss)
+{
+    struct body y = { .first = first, .n = n, .has_embedding = has_embedding, .has_loss = has_loss };
+    y.w = arena_alloc(b->arena, (size_t)(n + 1) * sizeof *y.w);
+    y.k = arena_alloc(b->arena, (size_t)(n + 1) * sizeof *y.k);
+    if (has_embedding) y.table = build_embedding_table(b);
+    for (int i = 0; i < n; i++) {
+        b->layer = first + i;
+        y.w[i] = build_layer_weights(b, model_is_moe(&b->j->model, first + i));
+    }
+    b->layer = -1;
+    if (has_loss) y.loss_w = build_loss_weights(b);
+    return y;
+}
+
+static void read_data(struct build *b, struct body *y)
+{
+    if (!y->has_embedding && !y->has_loss) return;
+    if (y->has_embedding) y->token = emit_buf(b, b->tok, 1, DT_I32);
+    if (y->has_loss) y->label = emit_buf(b, b->tok, 1, DT_I32);
+    if (y->has_loss && b->j->plan.mtp) y->label2 = emit_buf(b, b->tok, 1, DT_I32);
+    emit(b, OP_DATA, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y->token, y->label, y->label2 } });
+}
+
+static int forward(struct build *b, struct body *y, int x)
+{
+    read_data(b, y);
+    if (y->has_embedding) x = build_embedding_fwd(b, y->token, y->table);
+    for (int i = 0; i < y->n; i++) {
+        b->layer = y->first + i;
+        x = build_layer_fwd(b, &y->w[i], x, &y->k[i]);
+    }
+    b->layer = -1;
+    if (y->has_loss) build_loss_fwd(b, &y->loss_w, x, y->label, y->label2, &y->loss_k);
+    return y->has_loss ? 0 : x;
+}
+
+static int backward(struct build *b, struct body *y, int dy)
+{
+    if (y->has_loss) dy = build_loss_bwd(b, &y->loss_w, &y->loss_k);
+    for (int i = y->n - 1; i >= 0; i--) {
+        b->layer = y->first + i;
+        dy = build_layer_bwd(b, &y->w[i], dy, &y->k[i]);
+    }
+    b->layer = -1;
+    if (y->has_embedding) build_embedding_bwd(b, y->token, y->table, dy);
+    return y->has_embedding ? 0 : dy;
+}
+
+/* `pipe`: the boundary is received and sent; else it is plain buffers, as of a block alone. */
+static void chunk_ops(struct build *b, struct body *y, int pipe)
+{
+    struct program *pr = b->pr;
+    struct chunk *c = &pr->chunk[b->chunk];
+    b->half = HALF_FWD;
+    b->part = 0;
+    c->fwd = pr->n_op;
+    if (!y->has_embedding) c->x_in = pipe ? emit_recv(b, GROUP_PREV) : emit_buf(b, b->tok_sp, b->j->model.hidden, b->act);
+    c->x_out = forward(b, y, c->x_in);
+    if (c->x_out && pipe) emit_send(b, GROUP_NEXT, c->x_out);
+    b->half = HALF_BWD;
+    b->part = 0;
+    c->bwd = pr->n_op;
+    if (!y->has_loss) c->dy_in = pipe ? emit_recv(b, GROUP_NEXT) : emit_buf(b, b->tok_sp, b->j->model.hidden, b->act);
+    c->dx_out = backward(b, y, c->dy_in);
+    if (c->dx_out && pipe) emit_send(b, GROUP_PREV, c->dx_out);
+    c->reduce = pr->n_op;
+    build_bucket_reduce(b);
+    c->end = pr->n_op;
+}
+
+void program_build(struct program *pr, struct arena *a, const struct job *j)
+{
+    const struct layout *l = &j->plan.split;
+    struct build b = build_init(pr, a, j, l->n_chunk, j->plan.pp);
+    for (int c = 0; c < l->n_chunk; c++) {
+        b.chunk = c;
+        b.stage = layout_stage(c, j->plan.pp);
+        struct body y = body_init(&b, l->first[c], l->first[c + 1] - l->first[c], c == 0, c == l->n_chunk - 1);
+        chunk_ops(&b, &y, 1);
+    }
+    for (int s = 0; s < pr->n_stage; s++) {
+        b.stage = s;
+        build_optimizer(&b);
+    }
+    sched_build(pr, j);
+    pr->hash = program_hash(pr);
+}
+
+void program_build_block(struct program *pr, struct arena *a, const struct job *j, enum block block)
+{
+    const int layer = block == BLOCK_DENSE || block == BLOCK_MOE;
+    struct build b = build_init(pr, a, j, 1, 1);
+    struct body y = body_init(&b, block == BLOCK_MOE ? j->model.dense_layers : 0, layer, block == BLOCK_EMBED, block == BLOCK_LOSS);
+    chunk_ops(&b, &y, 0);
+    build_optimizer(&b);
+}

@@ -1,0 +1,100 @@
+/* The blocks of a program. Each block is a file: what its weights are, forward, and backward by hand beside it, in the order
+ * of the chain rule. Forward fills a `kept` struct with what backward may read; nothing is declared saved: what backward
+ * does not read dies in forward, so recompute is the same call made again. Parts (op.part) are the cut points where a
+ * forward and a backward may be woven: a layer has four (attention, dispatch, experts, combine). */
+#ifndef MODELS_BUILD_H
+#define MODELS_BUILD_H
+#include "models/emit.h"
+
+/* ---- build_bucket.c: parameters and their reduction units ---- */
+/* Declares a parameter of the current layer: its views are laid behind the last one that is shared the same way. `rows`,
+ * `cols` of the whole (of one expert when `batch` > 0). Returns its index in program.param. */
+int build_param(struct build *b, enum param_name name, int rows, int cols, enum shard shard, int batch);
+struct weight build_weight(const struct build *b, int param);
+/* One weight over parameters `first` .. `last`, declared one after the other with equal cols and sharing. */
+struct weight build_weight_span(struct build *b, int first, int last);
+/* A weight that is not trained (the router's selection bias): zero, fp32. Returns its buffer. */
+int build_constant(struct build *b, enum param_name name, int rows, int cols);
+/* Ends a layer's buckets: padded to equal parts, optimizer state made. */
+void build_bucket_close(struct build *b);
+/* Gradient reduction of the current chunk's buckets, flagged OP_REDUCE. */
+void build_bucket_reduce(struct build *b);
+/* The same for input tables that two stages hold: part of the optimizer pass of the current stage. */
+void build_bucket_reduce_tables(struct build *b);
+
+/* ---- build_optimizer.c ---- */
+/* What the current stage does once a step: at the end (input-table reduction, norm, update, parameter gather), at the start. */
+void build_optimizer(struct build *b);
+
+/* ---- attention: GQA (build_attention.c) and MLA (build_mla.c) ---- */
+struct attention_w {
+    struct weight norm, qkv, kv, q_norm, k_norm, o;         /* GQA; kv apart from q when K/V heads are replicated over tp */
+    struct weight q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;    /* MLA */
+};
+struct attention_kept {
+    int x, n, q, k, v, o, lse;
+    int q_raw, k_raw;                                       /* GQA: before qk_norm */
+    int q_a, q_a_n, kv_latent, kv_latent_n, krope;          /* MLA */
+};
+struct attention_w build_attention_weights(struct build *b);
+int build_attention_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k);
+int build_attention_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k);
+struct attention_w build_mla_weights(struct build *b);
+int build_mla_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k);
+int build_mla_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k);
+/* The part both kinds share: k and v gathered over cp, attention, its output projection and the residual. */
+int build_attention_core_fwd(struct build *b, struct weight o, int x, struct attention_kept *k);
+/* dq, dk, dv of this rank's tokens from dy. */
+void build_attention_core_bwd(struct build *b, struct weight o, int dy, const struct attention_kept *k, int *dq, int *dk, int *dv);
+
+/* ---- build_mlp.c: dense SwiGLU, also the shared expert ---- */
+struct mlp_w    { struct weight norm, fc1, fc2; };
+struct mlp_kept { int x, n, fc1, act; };
+struct mlp_w build_mlp_weights(struct build *b);
+int build_mlp_fwd(struct build *b, const struct mlp_w *w, int x, struct mlp_kept *k);
+int build_mlp_bwd(struct build *b, const struct mlp_w *w, int dy, const struct mlp_kept *k);
+/* Without norm and residual: n -> output, dy -> dn. `n_again`: the normed input for the weight gradient. */
+int build_mlp_inner_fwd(struct build *b, const struct mlp_w *w, int n, struct mlp_kept *k);
+int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_again, const struct mlp_kept *k);
+
+/* ---- build_moe.c ---- */
+struct moe_w    { struct weight norm, router, fc1, fc2; int bias; struct mlp_w shared; };
+struct moe_kept { int x, n, score, rows, prob, fc1, act; struct route to; struct mlp_kept shared; };
+struct moe_w build_moe_weights(struct build *b);
+int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k);
+int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *k);
+
+/* ---- build_layer.c: a transformer layer ---- */
+struct layer_w    { int moe; struct attention_w attention; struct mlp_w mlp; struct moe_w experts; };
+struct layer_kept { int x; struct attention_kept attention; struct mlp_kept mlp; struct moe_kept experts; };
+struct layer_w build_layer_weights(struct build *b, int moe);
+int build_layer_fwd(struct build *b, const struct layer_w *w, int x, struct layer_kept *k);
+int build_layer_bwd(struct build *b, const struct layer_w *w, int dy, const struct layer_kept *k);
+
+/* ---- build_embedding.c ---- */
+int build_embedding_table(struct build *b);                 /* the stage's input table, made once; param index */
+int build_embedding_fwd(struct build *b, int token, int table);
+void build_embedding_bwd(struct build *b, int token, int table, int dy);
+
+/* ---- build_loss.c, build_mtp.c: the end of the model ---- */
+struct head_w    { struct weight norm, head; };
+struct head_kept { int h, n, logit, label, max, sum; };     /* n: kept normed h */
+struct mtp_w     { struct weight enorm, hnorm, proj; int table; struct layer_w layer; struct head_w head; };
+struct mtp_kept  { int h, token, e, cat, en, hn; struct layer_kept layer; struct head_kept head; };
+struct loss_w    { struct head_w head; struct mtp_w mtp; };
+struct loss_kept { struct head_kept head; struct mtp_kept mtp; };
+struct loss_w build_loss_weights(struct build *b);
+/* Head, cross-entropy: h [T/tp, hidden] -> loss in the metric. */
+void build_head_fwd(struct build *b, const struct head_w *w, int h, int label, struct head_kept *k);
+int  build_head_bwd(struct build *b, const struct head_w *w, const struct head_kept *k);      /* dh */
+struct mtp_w build_mtp_weights(struct build *b, struct weight head);
+void build_mtp_fwd(struct build *b, const struct mtp_w *w, int h, int token, int label, struct mtp_kept *k);
+int  build_mtp_bwd(struct build *b, const struct mtp_w *w, int dh, const struct mtp_kept *k);  /* dh with MTP's share added */
+void build_loss_fwd(struct build *b, const struct loss_w *w, int h, int label, int label2, struct loss_kept *k);
+int  build_loss_bwd(struct build *b, const struct loss_w *w, const struct loss_kept *k);
+
+/* The normed input for a weight gradient: as kept, or normed again (recompute `layernorm`). */
+int build_norm_again(struct build *b, int x, struct weight norm, int kept);
+static inline int build_recomputes(const struct build *b, enum recompute r) { return b->j->plan.recompute >> r & 1; }
+
+#endif

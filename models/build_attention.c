@@ -1,0 +1,127 @@
+/* Grouped-query attention, optionally with RMSNorm on every head of q and k (Qwen3). Tokens are sequence-parallel outside,
+ * gathered over tp before the projections; K and V are gathered over cp, and gathered again in backward, not kept. */
+#include "models/build.h"
+
+struct attention_w build_attention_weights(struct build *b)
+{
+    const struct model *m = &b->j->model;
+    const int h = m->hidden, q_rows = m->heads * m->head_dim, kv_rows = m->kv_heads * m->head_dim;
+    struct attention_w w = { 0 };
+    w.norm = build_weight(b, build_param(b, PARAM_ATTN_NORM, 1, h, SHARD_NONE, 0));
+    const int q = build_param(b, PARAM_Q, q_rows, h, SHARD_ROWS, 0);
+    const int k = build_param(b, PARAM_K, kv_rows, h, SHARD_KV, 0);
+    const int v = build_param(b, PARAM_V, kv_rows, h, SHARD_KV, 0);
+    if (b->pr->group_size[GROUP_KV] == 1) w.qkv = build_weight_span(b, q, v);
+    else {
+        w.qkv = build_weight(b, q);
+        w.kv = build_weight_span(b, k, v);
+    }
+    if (m->qk_norm) {
+        w.q_norm = build_weight(b, build_param(b, PARAM_Q_NORM, 1, m->head_dim, SHARD_NONE, 0));
+        w.k_norm = build_weight(b, build_param(b, PARAM_K_NORM, 1, m->head_dim, SHARD_NONE, 0));
+    }
+    w.o = build_weight(b, build_param(b, PARAM_O, h, q_rows, SHARD_COLS, 0));
+    return w;
+}
+
+/* Columns of K (and of V) that this rank computes. */
+static int kv_cols(const struct build *b)
+{
+    const struct model *m = &b->j->model;
+    return m->kv_heads * m->head_dim / b->j->plan.tp * b->pr->group_size[GROUP_KV];
+}
+
+static void project(struct build *b, const struct attention_w *w, int n, struct attention_kept *k)
+{
+    const struct model *m = &b->j->model;
+    const int qkv = emit_gemm(b, n, w->qkv), q_cols = m->heads / b->j->plan.tp * m->head_dim;
+    const int kv = w->kv.w ? emit_gemm(b, n, w->kv) : 0;
+    k->q_raw = kv ? qkv : emit_like(b, n, q_cols);
+    k->k_raw = emit_like(b, n, kv_cols(b));
+    k->v = emit_like(b, n, kv_cols(b));
+    const struct io split = kv ? (struct io){ .write = { k->k_raw, k->v }, .read = { kv } }
+                               : (struct io){ .write = { k->q_raw, k->k_raw, k->v }, .read = { qkv } };
+    emit(b, OP_SPLIT, STREAM_COMPUTE, GROUP_NONE, split);
+}
+
+static void rotate(struct build *b, enum op_kind kind, int x)
+{
+    emit(b, kind, STREAM_COMPUTE, GROUP_NONE, (struct io){ .add = { x } });
+}
+
+int build_attention_core_fwd(struct build *b, struct weight o, int x, struct attention_kept *k)
+{
+    const struct model *m = &b->j->model;
+    const int heads = m->heads / b->j->plan.tp;
+    const int keys = emit_gather(b, GROUP_CP, k->k), values = emit_gather(b, GROUP_CP, k->v);
+    k->o = emit_like(b, k->q, heads * model_v_dim(m));
+    k->lse = emit_buf(b, b->tok, heads, DT_F32);
+    emit(b, OP_ATTN, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { k->o, k->lse }, .read = { k->q, keys, values } });
+    const int y = emit_gemm(b, k->o, o);
+    const int y_sp = emit_scatter(b, GROUP_TP, y);
+    return emit_add(b, x, y_sp);
+}
+
+int build_attention_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k)
+{
+    k->x = x;
+    k->n = emit_norm(b, x, w->norm);
+    project(b, w, emit_gather(b, GROUP_TP, k->n), k);
+    k->q = k->q_raw;
+    k->k = k->k_raw;
+    if (b->j->model.qk_norm) {
+        k->q = emit_norm(b, k->q_raw, w->q_norm);
+        k->k = emit_norm(b, k->k_raw, w->k_norm);
+    }
+    rotate(b, OP_ROPE, k->q);
+    rotate(b, OP_ROPE, k->k);
+    return build_attention_core_fwd(b, w->o, x, k);
+}
+
+void build_attention_core_bwd(struct build *b, struct weight o, int dy, const struct attention_kept *k, int *dq, int *dk, int *dv)
+{
+    const int dy_full = emit_gather(b, GROUP_TP, dy);
+    const int d_o = emit_dgrad(b, dy_full, o);
+    emit_wgrad(b, k->o, dy_full, o);
+    const int keys = emit_gather(b, GROUP_CP, k->k), values = emit_gather(b, GROUP_CP, k->v);
+    *dq = emit_like(b, k->q, b->pr->buf[k->q].cols);
+    const int dkeys = emit_like(b, keys, b->pr->buf[keys].cols), dvalues = emit_like(b, values, b->pr->buf[values].cols);
+    emit(b, OP_ATTN_BWD, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { *dq, dkeys, dvalues }, .read = { k->q, keys, values, k->o, k->lse, d_o } });
+    *dk = emit_scatter(b, GROUP_CP, dkeys);
+    *dv = emit_scatter(b, GROUP_CP, dvalues);
+}
+
+/* Through the projections: data gradient first, so that its reduction runs under the weight gradient. */
+static int project_bwd(struct build *b, const struct attention_w *w, const struct attention_kept *k, int dq, int dk, int dv)
+{
+    const int kv_apart = w->kv.w != 0;
+    const int d = emit_buf(b, b->tok, (kv_apart ? 0 : b->pr->buf[dq].cols) + 2 * kv_cols(b), b->act);
+    emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE,
+         kv_apart ? (struct io){ .write = { d }, .read = { dk, dv } } : (struct io){ .write = { d }, .read = { dq, dk, dv } });
+    int dn_full = emit_dgrad(b, d, kv_apart ? w->kv : w->qkv);
+    if (kv_apart) {
+        const int dn_q = emit_dgrad(b, dq, w->qkv);
+        dn_full = emit_add(b, dn_full, dn_q);
+    }
+    const int dn = emit_scatter(b, GROUP_TP, dn_full);
+    const int n = build_norm_again(b, k->x, w->norm, k->n), n_full = emit_gather(b, GROUP_TP, n);
+    emit_wgrad(b, n_full, d, kv_apart ? w->kv : w->qkv);
+    if (kv_apart) emit_wgrad(b, n_full, dq, w->qkv);
+    return dn;
+}
+
+int build_attention_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k)
+{
+    int dq, dk, dv;
+    build_attention_core_bwd(b, w->o, dy, k, &dq, &dk, &dv);
+    rotate(b, OP_ROPE_BWD, dq);
+    rotate(b, OP_ROPE_BWD, dk);
+    if (b->j->model.qk_norm) {
+        dq = emit_norm_bwd(b, k->q_raw, w->q_norm, dq, 0);
+        dk = emit_norm_bwd(b, k->k_raw, w->k_norm, dk, 0);
+    }
+    const int dn = project_bwd(b, w, k, dq, dk, dv);
+    return emit_norm_bwd(b, k->x, w->norm, dn, dy);
+}

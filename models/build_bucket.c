@@ -1,0 +1,184 @@
+/* Parameters live in buckets: one weight buffer, one gradient buffer and one set of optimizer state per layer and way of
+ * sharing, so that a reduction is one call and an optimizer part a slice, without copies.
+ * Ways of sharing: DENSE (cut over tp, or tp is 1), REPLICATED (whole on every tp rank; gradients summed over tp first,
+ * since with sequence parallelism every rank saw its own tokens), KV (K/V heads held by several tp ranks), TABLE (copies of
+ * the input table on two stages), EXPERT (cut over ep and etp, shared over edp). */
+#include "models/build.h"
+#include <assert.h>
+#include <string.h>
+
+enum way { WAY_DENSE, WAY_REPLICATED, WAY_KV, WAY_TABLE, WAY_EXPERT };
+
+static enum way way_of(const struct build *b, enum param_name name, enum shard shard, int batch)
+{
+    const int *size = b->pr->group_size;
+    if (batch) return WAY_EXPERT;
+    if (name == PARAM_EMBEDDING && size[GROUP_EMBED] > 1) return WAY_TABLE;
+    if (shard == SHARD_KV && size[GROUP_KV] > 1) return WAY_KV;
+    return shard == SHARD_NONE && size[GROUP_TP] > 1 ? WAY_REPLICATED : WAY_DENSE;
+}
+
+static enum group sum_group(enum way way)
+{
+    switch (way) {
+    case WAY_REPLICATED: return GROUP_TP;
+    case WAY_KV: return GROUP_KV;
+    case WAY_TABLE: return GROUP_EMBED;
+    default: return GROUP_NONE;
+    }
+}
+
+static enum dtype grad_dtype(const struct build *b)
+{
+    return b->j->stack.grad_fp32 ? DT_F32 : b->act;
+}
+
+/* A root buffer that lives for ever; rows grow as parameters are laid into it. */
+static int root(struct build *b, int64_t rows, enum dtype t, enum keep keep)
+{
+    const int id = emit_buf(b, rows, 1, t);
+    b->pr->buf[id].keep = (uint8_t)keep;
+    b->pr->buf[id].stage = (int16_t)b->stage;
+    return id;
+}
+
+static struct bucket *bucket_open(struct build *b, enum way way)
+{
+    struct program *pr = b->pr;
+    if (b->open[way]) return &pr->bucket[b->open[way] - 1];
+    if (pr->n_bucket == b->cap_bucket) {
+        pr->bucket = arena_grow(b->arena, pr->bucket, (size_t)b->cap_bucket, 2 * (size_t)b->cap_bucket, sizeof *pr->bucket);
+        b->cap_bucket *= 2;
+    }
+    const enum group sum = sum_group(way);
+    struct bucket *k = &pr->bucket[pr->n_bucket++];
+    *k = (struct bucket){ .sum_group = (uint8_t)sum, .share_group = way == WAY_EXPERT ? GROUP_EDP : GROUP_DPCP,
+                          .copies = (int16_t)pr->group_size[sum], .stage = (int16_t)b->stage, .chunk = (int16_t)b->chunk,
+                          .layer = (int16_t)b->layer };
+    k->w = root(b, 1, b->act, KEEP_WEIGHT);
+    k->g = root(b, 1, grad_dtype(b), KEEP_GRADIENT);
+    pr->buf[k->w].rows = pr->buf[k->g].rows = 0;
+    b->open[way] = pr->n_bucket;
+    return k;
+}
+
+static int view(struct build *b, int of, int64_t at, int64_t rows, int cols)
+{
+    const struct buf from = b->pr->buf[of];
+    const int id = emit_buf(b, rows, cols, (enum dtype)from.dtype);
+    struct buf *v = &b->pr->buf[id];
+    v->keep = from.keep;
+    v->stage = from.stage;
+    v->view = of;
+    v->view_at = at;
+    return id;
+}
+
+/* This rank's share of a parameter: rows (of all local experts) and cols. */
+static void local_shape(const struct build *b, int64_t *rows, int *cols, enum shard shard, int batch)
+{
+    const struct plan *p = &b->j->plan;
+    const int cut = batch ? p->etp : p->tp;
+    if (shard == SHARD_ROWS || shard == SHARD_ROWS_PAIR) *rows /= cut;
+    if (shard == SHARD_COLS) *cols /= cut;
+    if (shard == SHARD_KV) *rows = *rows * b->pr->group_size[GROUP_KV] / cut;
+    if (batch) *rows *= batch / p->ep;
+}
+
+static struct param *param_new(struct build *b)
+{
+    struct program *pr = b->pr;
+    if (pr->n_param == b->cap_param) {
+        pr->param = arena_grow(b->arena, pr->param, (size_t)b->cap_param, 2 * (size_t)b->cap_param, sizeof *pr->param);
+        b->cap_param *= 2;
+    }
+    return &pr->param[pr->n_param++];
+}
+
+int build_param(struct build *b, enum param_name name, int rows, int cols, enum shard shard, int batch)
+{
+    struct program *pr = b->pr;
+    int64_t here = rows;
+    int wide = cols;
+    local_shape(b, &here, &wide, shard, batch);
+    const struct bucket k = *bucket_open(b, way_of(b, name, shard, batch));
+    const int64_t at = pr->buf[k.w].rows;
+    const int w = view(b, k.w, at, here, wide);
+    const int g = view(b, k.g, at, here, wide);
+    pr->buf[k.w].rows = pr->buf[k.g].rows = at + here * wide;
+    *param_new(b) = (struct param){ .w = w, .g = g, .rows = rows, .cols = cols, .batch = batch, .layer = (int16_t)b->layer,
+                                    .stage = (int16_t)b->stage, .name = (uint8_t)name, .shard = (uint8_t)shard };
+    return pr->n_param - 1;
+}
+
+struct weight build_weight(const struct build *b, int param)
+{
+    return (struct weight){ b->pr->param[param].w, b->pr->param[param].g };
+}
+
+struct weight build_weight_span(struct build *b, int first, int last)
+{
+    const struct buf *buf = b->pr->buf;
+    const struct buf from = buf[b->pr->param[first].w], to = buf[b->pr->param[last].w];
+    assert(from.view == to.view && from.cols == to.cols);
+    const int64_t rows = (to.view_at - from.view_at) / from.cols + to.rows;
+    const int w = view(b, from.view, from.view_at, rows, from.cols);
+    const int g = view(b, b->pr->buf[b->pr->param[first].g].view, from.view_at, rows, from.cols);
+    return (struct weight){ w, g };
+}
+
+int build_constant(struct build *b, enum param_name name, int rows, int cols)
+{
+    const int w = root(b, rows, DT_F32, KEEP_WEIGHT);
+    b->pr->buf[w].cols = cols;
+    *param_new(b) = (struct param){ .w = w, .rows = rows, .cols = cols, .layer = (int16_t)b->layer, .stage = (int16_t)b->stage,
+                                    .name = (uint8_t)name, .shard = SHARD_NONE };
+    return w;
+}
+
+void build_bucket_close(struct build *b)
+{
+    struct program *pr = b->pr;
+    for (int i = 0; i < LEN(b->open); i++) {
+        if (!b->open[i]) continue;
+        struct bucket *k = &pr->bucket[b->open[i] - 1];
+        const int64_t n = pr->group_size[k->share_group];
+        const int64_t part = (pr->buf[k->w].rows + n - 1) / n;
+        pr->buf[k->w].rows = pr->buf[k->g].rows = part * n;
+        if (b->act != DT_F32) k->master = root(b, part, DT_F32, KEEP_OPTIMIZER);
+        if (b->j->plan.optimizer == OPTIMIZER_ADAMW) {
+            k->m = root(b, part, DT_F32, KEEP_OPTIMIZER);
+            k->v = root(b, part, DT_F32, KEEP_OPTIMIZER);
+        }
+    }
+    memset(b->open, 0, sizeof b->open);
+}
+
+static void reduce(struct build *b, const struct bucket *k)
+{
+    const enum group share = (enum group)k->share_group;
+    b->layer = k->layer;
+    emit_all_reduce(b, (enum group)k->sum_group, k->g, 0);
+    if (b->pr->group_size[share] > 1)
+        emit(b, OP_GRAD_SCATTER, emit_stream(share), share, (struct io){ .add = { k->g } });
+}
+
+/* Last layers first, as backward finishes them. Tables that two stages hold wait for the optimizer pass: a rendezvous across
+ * stages inside a backward would hold the pipeline up. */
+void build_bucket_reduce(struct build *b)
+{
+    b->flags = OP_REDUCE;
+    for (int i = b->pr->n_bucket - 1; i >= 0; i--) {
+        const struct bucket k = b->pr->bucket[i];
+        if (k.chunk == b->chunk && k.sum_group != GROUP_EMBED) reduce(b, &k);
+    }
+    b->flags = 0;
+}
+
+void build_bucket_reduce_tables(struct build *b)
+{
+    for (int i = 0; i < b->pr->n_bucket; i++) {
+        const struct bucket k = b->pr->bucket[i];
+        if (k.stage == b->stage && k.sum_group == GROUP_EMBED) reduce(b, &k);
+    }
+}

@@ -1,0 +1,54 @@
+/* The dense SwiGLU MLP, also used inside the MoE block as the shared expert. Column-parallel up, row-parallel down. */
+#include "models/build.h"
+
+int build_norm_again(struct build *b, int x, struct weight norm, int kept)
+{
+    if (!build_recomputes(b, RECOMPUTE_LAYERNORM)) return kept;
+    b->flags |= OP_RECOMPUTE;
+    const int n = emit_norm(b, x, norm);
+    b->flags &= ~OP_RECOMPUTE;
+    return n;
+}
+
+struct mlp_w build_mlp_weights(struct build *b)
+{
+    const struct model *m = &b->j->model;
+    struct mlp_w w;
+    w.norm = build_weight(b, build_param(b, PARAM_MLP_NORM, 1, m->hidden, SHARD_NONE, 0));
+    w.fc1 = build_weight(b, build_param(b, PARAM_FC1, 2 * m->ffn, m->hidden, SHARD_ROWS_PAIR, 0));
+    w.fc2 = build_weight(b, build_param(b, PARAM_FC2, m->hidden, m->ffn, SHARD_COLS, 0));
+    return w;
+}
+
+int build_mlp_inner_fwd(struct build *b, const struct mlp_w *w, int n, struct mlp_kept *k)
+{
+    k->fc1 = emit_gemm(b, emit_gather(b, GROUP_TP, n), w->fc1);
+    k->act = emit_swiglu(b, k->fc1, 0);
+    return emit_scatter(b, GROUP_TP, emit_gemm(b, k->act, w->fc2));
+}
+
+int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_again, const struct mlp_kept *k)
+{
+    const int dy_full = emit_gather(b, GROUP_TP, dy);
+    const int dact = emit_dgrad(b, dy_full, w->fc2);
+    emit_wgrad(b, k->act, dy_full, w->fc2);
+    const int dfc1 = emit_like(b, k->fc1, b->pr->buf[k->fc1].cols);
+    emit(b, OP_SWIGLU_BWD, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { dfc1 }, .read = { k->fc1, dact } });
+    const int dn = emit_scatter(b, GROUP_TP, emit_dgrad(b, dfc1, w->fc1));
+    emit_wgrad(b, emit_gather(b, GROUP_TP, n_again), dfc1, w->fc1);
+    return dn;
+}
+
+int build_mlp_fwd(struct build *b, const struct mlp_w *w, int x, struct mlp_kept *k)
+{
+    k->x = x;
+    k->n = emit_norm(b, x, w->norm);
+    return emit_add(b, x, build_mlp_inner_fwd(b, w, k->n, k));
+}
+
+int build_mlp_bwd(struct build *b, const struct mlp_w *w, int dy, const struct mlp_kept *k)
+{
+    const int n = build_norm_again(b, k->x, w->norm, k->n);
+    const int dn = build_mlp_inner_bwd(b, w, dy, n, k);
+    return emit_norm_bwd(b, k->x, w->norm, dn, dy);
+}

@@ -1,0 +1,152 @@
+/* The MoE half of a layer: router, permute, dispatch, (etp gather), grouped GEMMs with the routing weight applied in the
+ * activation, combine, unpermute; the shared expert on this rank's own tokens. Combine's gradient is a dispatch, so both
+ * halves share the walks to and fro (emit_to_experts, emit_to_tokens). */
+#include "models/build.h"
+
+struct moe_w build_moe_weights(struct build *b)
+{
+    const struct model *m = &b->j->model;
+    struct moe_w w = { 0 };
+    w.norm = build_weight(b, build_param(b, PARAM_MLP_NORM, 1, m->hidden, SHARD_NONE, 0));
+    w.router = build_weight(b, build_param(b, PARAM_ROUTER, m->experts, m->hidden, SHARD_NONE, 0));
+    if (m->selection_bias) w.bias = build_constant(b, PARAM_ROUTER_BIAS, 1, m->experts);
+    if (m->shared_ffn) {
+        w.shared.fc1 = build_weight(b, build_param(b, PARAM_SHARED_FC1, 2 * m->shared_ffn, m->hidden, SHARD_ROWS_PAIR, 0));
+        w.shared.fc2 = build_weight(b, build_param(b, PARAM_SHARED_FC2, m->hidden, m->shared_ffn, SHARD_COLS, 0));
+    }
+    w.fc1 = build_weight(b, build_param(b, PARAM_EXPERT_FC1, 2 * m->expert_ffn, m->hidden, SHARD_ROWS_PAIR, m->experts));
+    w.fc2 = build_weight(b, build_param(b, PARAM_EXPERT_FC2, m->hidden, m->expert_ffn, SHARD_COLS, m->experts));
+    return w;
+}
+
+/* Scores and counts; when rows move between ranks, everybody's counts and the sizes that follow from them. */
+static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
+{
+    const struct model *m = &b->j->model;
+    const int64_t sent = b->tok_sp * m->topk;
+    const int logit = emit_buf(b, b->tok_sp, m->experts, DT_F32);
+    emit(b, OP_GEMM, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { logit }, .read = { k->n, w->router.w } })->flags |= OP_ROUTER;
+    const int mine = emit_buf(b, 1, m->experts, DT_I32);
+    k->score = emit_buf(b, b->tok_sp, m->experts, DT_F32);
+    k->to = (struct route){ 0 };
+    k->to.perm = emit_buf(b, sent, 2, DT_I32);
+    k->to.prob = emit_buf(b, sent, 1, DT_F32);
+    emit(b, OP_ROUTE, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { k->score, k->to.perm, k->to.prob, mine }, .read = { logit, w->bias } });
+    k->to.count = emit_gather(b, GROUP_TPEP, mine);
+    if (k->to.count == mine) return;
+    k->to.size = emit_buf(b, 2, 1, DT_I32);
+    struct op *sizes = emit(b, OP_SIZES, STREAM_COMPUTE, GROUP_NONE,
+                            (struct io){ .write = { k->to.size }, .read = { k->to.count } });
+    if (b->j->stack.host_reads) sizes->flags |= OP_HOST_READS;
+}
+
+static int permute(struct build *b, int x, int perm)
+{
+    const int y = emit_buf(b, b->pr->buf[perm].rows, b->pr->buf[x].cols, b->act);
+    emit(b, OP_PERMUTE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y }, .read = { x, perm } });
+    return y;
+}
+
+static int unpermute(struct build *b, int x, int perm, int residual)
+{
+    const int y = emit_buf(b, b->tok_sp, b->pr->buf[x].cols, b->act);
+    emit(b, OP_UNPERMUTE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y }, .read = { x, perm, residual } });
+    return y;
+}
+
+/* The residual and the shared expert's output, which every token gets. */
+static int shared(struct build *b, const struct moe_w *w, struct moe_kept *k)
+{
+    if (!w->shared.fc1.w) return k->x;
+    return emit_add(b, k->x, build_mlp_inner_fwd(b, &w->shared, k->n, &k->shared));
+}
+
+int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k)
+{
+    const struct model *m = &b->j->model;
+    k->x = x;
+    k->n = emit_norm(b, x, w->norm);
+    route(b, w, k);
+    int base = b->j->stack.moe_overlap ? 0 : shared(b, w, k);
+    const int send = permute(b, k->n, k->to.perm);
+    b->part++;
+    k->rows = emit_to_experts(b, send, &k->to);
+    k->prob = emit_to_experts(b, k->to.prob, &k->to);
+    if (!base) base = shared(b, w, k);
+    b->part++;
+    k->fc1 = emit_grouped_gemm(b, k->rows, w->fc1, k->to.count, 2 * m->expert_ffn / b->j->plan.etp);
+    k->act = emit_swiglu(b, k->fc1, k->prob);
+    const int y = emit_grouped_gemm(b, k->act, w->fc2, k->to.count, m->hidden);
+    b->part++;
+    const int out = unpermute(b, emit_to_tokens(b, y, &k->to), k->to.perm, base);
+    b->part++;
+    return out;
+}
+
+static int moe_act(struct build *b, const struct moe_kept *k)
+{
+    if (!build_recomputes(b, RECOMPUTE_MOE_ACT)) return k->act;
+    b->flags |= OP_RECOMPUTE;
+    const int act = emit_swiglu(b, k->fc1, k->prob);
+    b->flags &= ~OP_RECOMPUTE;
+    return act;
+}
+
+/* dy's rows at the experts -> gradients of the dispatched rows and of their weights; the weight gradient of FC1 is the
+ * caller's, who may start the way back first. */
+static void experts_bwd(struct build *b, const struct moe_w *w, const struct moe_kept *k, int d, int *drows, int *dprob, int *dfc1)
+{
+    const struct model *m = &b->j->model;
+    const int act = moe_act(b, k);
+    const int dact = emit_grouped_dgrad(b, d, w->fc2, k->to.count, m->expert_ffn / b->j->plan.etp);
+    emit_grouped_wgrad(b, act, d, w->fc2, k->to.count);
+    *dfc1 = emit_like(b, k->fc1, b->pr->buf[k->fc1].cols);
+    *dprob = emit_like(b, k->prob, 1);
+    emit(b, OP_SWIGLU_BWD, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { *dfc1, *dprob }, .read = { k->fc1, dact, k->prob } });
+    *drows = emit_grouped_dgrad(b, *dfc1, w->fc1, k->to.count, m->hidden);
+}
+
+/* The router: gradient of the weights -> of the normed input. */
+static int route_bwd(struct build *b, const struct moe_w *w, const struct moe_kept *k, int n, int dprob)
+{
+    const int dlogit = emit_like(b, k->score, b->j->model.experts), dn = emit_like(b, n, b->j->model.hidden);
+    emit(b, OP_ROUTE_BWD, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { dlogit }, .read = { dprob, k->score, k->to.perm } });
+    const int flags = b->flags;
+    b->flags |= OP_ROUTER;
+    emit(b, OP_DGRAD, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { dn }, .read = { dlogit, w->router.w } });
+    emit_wgrad(b, n, dlogit, w->router);
+    b->flags = flags;
+    return dn;
+}
+
+static int shared_bwd(struct build *b, const struct moe_w *w, int dy, int n, const struct moe_kept *k)
+{
+    return w->shared.fc1.w ? build_mlp_inner_bwd(b, &w->shared, dy, n, &k->shared) : 0;
+}
+
+/* With stack.moe_overlap the shared expert runs under the dispatch and FC1's weight gradient under the combine. */
+int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *k)
+{
+    const int overlap = b->j->stack.moe_overlap;
+    int drows, dprob, dfc1;
+    const int dsend = permute(b, dy, k->to.perm);
+    b->part++;
+    const int d = emit_to_experts(b, dsend, &k->to);
+    const int n = build_norm_again(b, k->x, w->norm, k->n);
+    int dn_shared = overlap ? shared_bwd(b, w, dy, n, k) : 0;
+    b->part++;
+    experts_bwd(b, w, k, d, &drows, &dprob, &dfc1);
+    if (!overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->fc1, k->to.count);
+    b->part++;
+    const int drows_tok = emit_to_tokens(b, drows, &k->to);
+    const int dprob_tok = emit_to_tokens(b, dprob, &k->to);
+    if (overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->fc1, k->to.count);
+    b->part++;
+    if (!overlap) dn_shared = shared_bwd(b, w, dy, n, k);
+    const int dn_routed = unpermute(b, drows_tok, k->to.perm, dn_shared);
+    const int dn_router = route_bwd(b, w, k, n, dprob_tok);
+    return emit_norm_bwd(b, k->x, w->norm, emit_add(b, dn_routed, dn_router), dy);
+}

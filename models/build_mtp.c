@@ -1,0 +1,52 @@
+/* Multi-token prediction, one depth (DeepSeek-V3 report, section 2.2): the next token's embedding and the main hidden state,
+ * each normed, side by side through one projection, then a layer like the last one and the shared head. Its projection is
+ * whole on every tp rank and works on the sequence-parallel tokens. */
+#include "models/build.h"
+
+struct mtp_w build_mtp_weights(struct build *b, struct weight head)
+{
+    const struct model *m = &b->j->model;
+    struct mtp_w w = { .table = build_embedding_table(b) };
+    b->layer = m->layers;
+    w.enorm = build_weight(b, build_param(b, PARAM_MTP_ENORM, 1, m->hidden, SHARD_NONE, 0));
+    w.hnorm = build_weight(b, build_param(b, PARAM_MTP_HNORM, 1, m->hidden, SHARD_NONE, 0));
+    w.proj = build_weight(b, build_param(b, PARAM_MTP_PROJ, m->hidden, 2 * m->hidden, SHARD_NONE, 0));
+    w.head = (struct head_w){ build_weight(b, build_param(b, PARAM_MTP_NORM, 1, m->hidden, SHARD_NONE, 0)), head };
+    w.layer = build_layer_weights(b, model_is_moe(m, m->layers));
+    b->layer = -1;
+    return w;
+}
+
+void build_mtp_fwd(struct build *b, const struct mtp_w *w, int h, int token, int label, struct mtp_kept *k)
+{
+    b->flags |= OP_MTP;
+    b->layer = b->j->model.layers;
+    k->h = h;
+    k->token = token;
+    k->e = build_embedding_fwd(b, token, w->table);
+    k->en = emit_norm(b, k->e, w->enorm);
+    k->hn = emit_norm(b, h, w->hnorm);
+    k->cat = emit_like(b, h, 2 * b->j->model.hidden);
+    emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k->cat }, .read = { k->en, k->hn } });
+    const int x = emit_gemm(b, k->cat, w->proj);
+    build_head_fwd(b, &w->head, build_layer_fwd(b, &w->layer, x, &k->layer), label, &k->head);
+    b->layer = -1;
+    b->flags &= ~OP_MTP;
+}
+
+int build_mtp_bwd(struct build *b, const struct mtp_w *w, int dh, const struct mtp_kept *k)
+{
+    b->flags |= OP_MTP;
+    b->layer = b->j->model.layers;
+    const int dy = build_head_bwd(b, &w->head, &k->head);
+    const int dx = build_layer_bwd(b, &w->layer, dy, &k->layer);
+    const int dcat = emit_dgrad(b, dx, w->proj);
+    emit_wgrad(b, k->cat, dx, w->proj);
+    const int den = emit_like(b, k->h, b->j->model.hidden), dhn = emit_like(b, k->h, b->j->model.hidden);
+    emit(b, OP_SPLIT, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { den, dhn }, .read = { dcat } });
+    build_embedding_bwd(b, k->token, w->table, emit_norm_bwd(b, k->e, w->enorm, den, 0));
+    const int sum = emit_norm_bwd(b, k->h, w->hnorm, dhn, dh);
+    b->layer = -1;
+    b->flags &= ~OP_MTP;
+    return sum;
+}

@@ -1,0 +1,68 @@
+/* The optimizer pass of a stage: gradient norm over all ranks, then each rank updates its part of every bucket (distributed
+ * optimizer, ZeRO-1) and the parts are gathered. The metric (losses, square sum) is reduced over the world in one call. */
+#include "models/build.h"
+
+static void square_sums(struct build *b)
+{
+    const struct program *pr = b->pr;
+    for (int i = 0; i < pr->n_bucket; i++) {
+        const struct bucket k = pr->bucket[i];
+        if (k.stage != b->stage) continue;
+        b->layer = k.layer;
+        struct op *o = emit(b, OP_SUMSQ, STREAM_COMPUTE, (enum group)k.share_group,
+                            (struct io){ .add = { pr->metric + b->stage }, .read = { k.g } });
+        o->copies = k.copies;
+    }
+    b->layer = -1;
+    emit_all_reduce(b, GROUP_WORLD, pr->metric + b->stage, 0);
+}
+
+static void update(struct build *b, const struct bucket *k)
+{
+    const int metric = b->pr->metric + b->stage;
+    const enum group share = (enum group)k->share_group;
+    b->layer = k->layer;
+    if (k->m)
+        emit(b, OP_ADAMW, STREAM_COMPUTE, share,
+             (struct io){ .add = { k->w, k->master, k->m, k->v }, .read = { k->g, metric } });
+    else
+        emit(b, OP_SGD, STREAM_COMPUTE, share, (struct io){ .add = { k->w, k->master }, .read = { k->g, metric } });
+    if (b->pr->group_size[share] > 1)
+        emit(b, OP_PARAM_GATHER, emit_stream(share), share, (struct io){ .add = { k->w } });
+}
+
+static void at_end(struct build *b)
+{
+    build_bucket_reduce_tables(b);
+    square_sums(b);
+    for (int i = 0; i < b->pr->n_bucket; i++) {
+        const struct bucket k = b->pr->bucket[i];
+        if (k.stage == b->stage) update(b, &k);
+    }
+}
+
+static void at_start(struct build *b)
+{
+    emit(b, OP_ZERO, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { b->pr->metric + b->stage } });
+    for (int i = 0; i < b->pr->n_bucket; i++) {
+        const struct bucket k = b->pr->bucket[i];
+        if (k.stage != b->stage) continue;
+        b->layer = k.layer;
+        emit(b, OP_ZERO, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k.g } });
+    }
+}
+
+void build_optimizer(struct build *b)
+{
+    struct stage *s = &b->pr->stage[b->stage];
+    b->half = HALF_STEP;
+    b->flags = b->part = 0;
+    b->chunk = -1;
+    b->layer = -1;
+    s->optim = b->pr->n_op;
+    at_end(b);
+    s->start = b->pr->n_op;
+    b->layer = -1;
+    at_start(b);
+    s->end = b->pr->n_op;
+}
