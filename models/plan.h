@@ -55,6 +55,9 @@ enum err plan_check(const struct job *j, struct diag *d);
 /* The plan as YAML text, every option, in table order. */
 char *plan_text(struct arena *a, const struct plan *p);
 
+/* A sequence must be a multiple of this: cp x lcm(2, tp) with cp > 1, else tp under sequence parallelism (case C11). */
+int plan_seq_multiple(const struct plan *p);
+
 static inline int64_t plan_tokens(const struct plan *p) { return (int64_t)p->mbs * p->seq / p->cp; }     /* rank, before SP */
 static inline int64_t plan_tokens_sp(const struct plan *p) { return plan_tokens(p) / p->tp; }
 /* Rows of a routed buffer: 0 after dispatch, 1 after the etp gather. Even routing; and capacity (>= even). */
