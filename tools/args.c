@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const struct opt common[] = {
-    { "json", OPT_BOOL, offsetof(struct args, json), sizeof(int), UNIT_NONE, 0, 1, NULL, "0", "one JSON document on stdout" },
-    { "help", OPT_BOOL, offsetof(struct args, help), sizeof(int), UNIT_NONE, 0, 1, NULL, "0", "this text" },
+    { .key = "json", ARGS_BOOL(struct args, json), .help = "one JSON document on stdout, and nothing else there" },
+    { .key = "help", ARGS_BOOL(struct args, help), .help = "this text" },
 };
 
 struct reader { struct args *to; void *flags; const struct args_spec *spec; struct arena *a; int argc, next; char **argv; };
@@ -29,8 +29,9 @@ static enum err unknown(const struct reader *r, const char *key, struct diag *d)
     const char *near = s->n_flag ? cfg_nearest(s->flag, s->n_flag, key) : NULL;
     if (!near && s->takes_plan) near = cfg_nearest(plan_opts, plan_n_opt, key);
     if (!near) near = cfg_nearest(common, LEN(common), key);
-    if (near) return fail(d, ERR_CONFIG, "--%s: %s has no such flag; did you mean --%s?", key, s->verb, near);
-    return fail(d, ERR_CONFIG, "--%s: %s has no such flag; `moefold %s --help` lists them", key, s->verb, s->verb);
+    const char *shown = arena_strdup(r->a, cfg_shown(key).text);
+    if (near) return fail(d, ERR_CONFIG, "--%s: %s has no such flag; did you mean --%s?", shown, s->verb, near);
+    return fail(d, ERR_CONFIG, "--%s: %s has no such flag; `moefold %s --help` lists them", shown, s->verb, s->verb);
 }
 
 static int is_bool_text(const char *text)
@@ -56,7 +57,7 @@ static enum err value_of(const char **text, struct reader *r, const struct opt *
     return OK;
 }
 
-static void add_plan(struct args *to, struct arena *a, const char *key, const char *text)
+void args_add(struct args *to, struct arena *a, const char *key, const char *text)
 {
     to->plan = arena_grow(a, to->plan, to->n_plan, to->n_plan + 1, sizeof *to->plan);
     to->plan[to->n_plan][0] = key;
@@ -67,14 +68,14 @@ static void add_plan(struct args *to, struct arena *a, const char *key, const ch
 static enum err add_fixed(struct reader *r, const char *text, struct diag *d)
 {
     const char *eq = strchr(text, '=');
-    if (!eq) return fail(d, ERR_CONFIG, "--fix: '%s' is not of the form key=value", text);
+    if (!eq) return fail(d, ERR_CONFIG, "--fix: '%s' is not of the form key=value", cfg_shown(text).text);
     const char *key = arena_printf(r->a, "%.*s", (int)(eq - text), text);
     const struct opt *o = cfg_opt(plan_opts, plan_n_opt, key);
     if (!o) {
         const char *near = cfg_nearest(plan_opts, plan_n_opt, key);
-        return fail(d, ERR_CONFIG, "--fix: a plan has no '%s'%s%s", key, near ? "; did you mean " : "", near ? near : "");
+        return fail(d, ERR_CONFIG, "--fix: a plan has no '%s'%s%s", cfg_shown(key).text, near ? "; did you mean " : "", near ? near : "");
     }
-    add_plan(r->to, r->a, o->key, eq + 1);
+    args_add(r->to, r->a, o->key, eq + 1);
     return OK;
 }
 
@@ -87,9 +88,10 @@ static enum err read_flag(struct reader *r, const char *word, struct diag *d)
     if (!o) return unknown(r, key, d);
     const char *text = eq ? eq + 1 : NULL;
     if (!text) TRY(value_of(&text, r, o, d));
+    if (*text == '\0') return fail(d, ERR_CONFIG, "--%s: the value is empty", o->key);
     if (owner == r->flags && strcmp(o->key, "fix") == 0) return add_fixed(r, text, d);
     if (owner) return cfg_set(owner, o, text, arena_printf(r->a, "--%s", o->key), d);
-    add_plan(r->to, r->a, o->key, text);
+    args_add(r->to, r->a, o->key, text);
     return OK;
 }
 
@@ -97,7 +99,8 @@ static enum err read_word(struct reader *r, const char *word, struct diag *d)
 {
     const struct args_spec *s = r->spec;
     if (r->to->n_word >= s->max_words)
-        return fail(d, ERR_CONFIG, "'%s': %s takes at most %d word(s): moefold %s %s", word, s->verb, s->max_words, s->verb, s->words);
+        return fail(d, ERR_CONFIG, "'%s': %s takes at most %d word(s): moefold %s %s", cfg_shown(word).text, s->verb,
+                    s->max_words, s->verb, s->words);
     r->to->word[r->to->n_word++] = word;
     return OK;
 }

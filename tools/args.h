@@ -4,6 +4,13 @@
 #ifndef TOOLS_ARGS_H
 #define TOOLS_ARGS_H
 #include "models/plan.h"
+#include <stddef.h>
+
+/* The middle of a row of flags: a yes-or-no, an int from lo to hi, a number, a text in an array of chars. */
+#define ARGS_AT(type, field) .at = offsetof(type, field), .size = sizeof(((type *)0)->field)
+#define ARGS_BOOL(owner, field) .type = OPT_BOOL, ARGS_AT(owner, field), .hi = 1, .def = "0"
+#define ARGS_INT(owner, field, low, high, text) .type = OPT_INT, ARGS_AT(owner, field), .lo = low, .hi = high, .def = text
+#define ARGS_TEXT(owner, field, text) .type = OPT_TEXT, ARGS_AT(owner, field), .def = text
 
 struct args_spec {
     const char *verb, *words, *what;        /* "predict", "[PLAN]", one sentence                        */
@@ -21,6 +28,8 @@ struct args {
 /* Fills `flags` (defaults first) and `to` from argv, which begins after the verb. */
 enum err args_parse(struct args *to, void *flags, const struct args_spec *spec, struct arena *a, int argc, char **argv,
                     struct diag *d);
+/* One more option of the plan, as if it had been a flag. */
+void args_add(struct args *to, struct arena *a, const char *key, const char *text);
 /* Usage and the table of flags (key, values, default, help) on stdout. */
 void args_help(const struct args_spec *spec);
 /* The plan that words and flags describe. `runs`: defaults for `run`. */

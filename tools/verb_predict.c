@@ -1,0 +1,376 @@
+/* moefold predict: one plan's memory, communication, compute, time and cost. Collects what sim knows into rows of
+ * columns; the same rows are the tables and the document. Exit 1, with the whole answer, when the plan does not fit. */
+#include "sim/sim.h"
+#include "tools/answer.h"
+#include "tools/args.h"
+#include "tools/verb.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct predict_flags { char trace[256], vary[96]; double tokens, price_usd_per_h, goodput; };
+static const struct opt flags[] = {
+    { .key = "trace", ARGS_TEXT(struct predict_flags, trace, ""), .help = "write the predicted step as a Chrome trace (Perfetto)" },
+    { .key = "tokens", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, tokens), .hi = 1e18, .def = "0",
+      .help = "tokens to train on: adds days, GPU-hours and cost" },
+    { .key = "price", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, price_usd_per_h), .hi = 1e6, .def = "0",
+      .help = "USD per GPU-hour; 0: the system's" },
+    { .key = "goodput", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, goodput), .lo = 0.01, .hi = 1, .def = "1",
+      .help = "share of the time that trains (restarts, failures); shown apart" },
+    { .key = "vary", ARGS_TEXT(struct predict_flags, vary, ""), .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b" },
+};
+
+/* ---- rows ---- */
+
+struct stage_row { int32_t stage; struct predict_stage part; const char *mark; };
+struct time_row { const char *line; double s, share; };
+struct comm_row { const char *group, *op, *link; double bytes, total_s, exposed_s; };
+struct place_row { const char *group, *link; struct place at; };
+struct cost_row { double days, gpu_hours, usd, idle_gpu_hours, idle_usd, goodput, days_at_goodput; };
+struct curve_row { const char *value, *reason; int32_t feasible; double step_s, tflops, tokens_per_s_gpu, peak_B; };
+
+struct view {
+    const struct job *job;
+    struct predict r;
+    const char *peak, *fits, *tokens, *params;
+    struct stage_row *stage;
+    struct time_row time[8]; int n_time;
+    struct comm_row comm[GROUP_COUNT]; int n_comm;
+    struct place_row place[GROUP_COUNT]; int n_place;
+    int32_t domains, idle_gpus;
+    struct cost_row cost;
+    struct curve_row *curve; int n_curve;
+};
+
+static const struct report_col head_cols[] = {
+    { "step_s", "step", REPORT_S, offsetof(struct view, r.step_s) },
+    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_NUMBER, offsetof(struct view, r.tokens_per_s_gpu) },
+    { "tflops_gpu", "model TFLOPS/GPU", REPORT_NUMBER, offsetof(struct view, r.tflops_gpu) },
+    { "mfu", "MFU", REPORT_SHARE, offsetof(struct view, r.mfu) },
+    { NULL, "  of the peak", REPORT_TEXT, offsetof(struct view, peak) },
+    { "flop_per_token", "model FLOP/token", REPORT_NUMBER, offsetof(struct view, r.flop_per_token) },
+    { NULL, "parameters", REPORT_TEXT, offsetof(struct view, params) },
+    { NULL, "fits", REPORT_TEXT, offsetof(struct view, fits) },
+};
+static const struct report_col param_cols[] = {
+    { "total", NULL, REPORT_LONG, offsetof(struct model_params, total) },
+    { "active", NULL, REPORT_LONG, offsetof(struct model_params, active) },
+    { "mtp", NULL, REPORT_LONG, offsetof(struct model_params, mtp) },
+};
+static const struct report_col stage_cols[] = {
+    { "stage", "stage", REPORT_INT, offsetof(struct stage_row, stage) },
+    { "params_gib", "parameters", REPORT_GIB, offsetof(struct stage_row, part.params_B) },
+    { "grads_gib", "gradients", REPORT_GIB, offsetof(struct stage_row, part.grads_B) },
+    { "optimizer_gib", "optimizer", REPORT_GIB, offsetof(struct stage_row, part.optimizer_B) },
+    { "activations_gib", "activations", REPORT_GIB, offsetof(struct stage_row, part.activations_B) },
+    { "buffers_gib", "buffers", REPORT_GIB, offsetof(struct stage_row, part.buffers_B) },
+    { "overhead_gib", "overhead", REPORT_GIB, offsetof(struct stage_row, part.overhead_B) },
+    { "peak_gib", "peak", REPORT_GIB, offsetof(struct stage_row, part.peak_B) },
+    { NULL, " ", REPORT_TEXT, offsetof(struct stage_row, mark) },
+};
+#define ALIVE_AT(field) (offsetof(struct predict, alive[0].field) - offsetof(struct predict, alive[0]))
+static const struct report_col alive_cols[] = {
+    { "what", "what", REPORT_CHARS, ALIVE_AT(what) },
+    { "bytes", "bytes", REPORT_B, ALIVE_AT(bytes) },
+    { "n", "buffers", REPORT_INT, ALIVE_AT(n) },
+};
+static const struct report_col time_cols[] = {
+    { NULL, "line", REPORT_TEXT, offsetof(struct time_row, line) },
+    { NULL, "time", REPORT_S, offsetof(struct time_row, s) },
+    { NULL, "of the step", REPORT_SHARE, offsetof(struct time_row, share) },
+};
+static const struct report_col comm_cols[] = {
+    { "group", "group", REPORT_TEXT, offsetof(struct comm_row, group) },
+    { "bytes_per_rank", "sent a rank", REPORT_B, offsetof(struct comm_row, bytes) },
+    { "total_s", "transfer", REPORT_S, offsetof(struct comm_row, total_s) },
+    { "exposed_s", "exposed", REPORT_S, offsetof(struct comm_row, exposed_s) },
+    { "link", "link", REPORT_TEXT, offsetof(struct comm_row, link) },
+    { "op", "ops", REPORT_TEXT, offsetof(struct comm_row, op) },
+};
+static const struct report_col place_cols[] = {
+    { "group", "group", REPORT_TEXT, offsetof(struct place_row, group) },
+    { "size", "ranks", REPORT_INT, offsetof(struct place_row, at.size) },
+    { "groups", "groups", REPORT_INT, offsetof(struct place_row, at.groups) },
+    { "domains", "domains touched", REPORT_INT, offsetof(struct place_row, at.domains) },
+    { "straddles", "straddlers", REPORT_INT, offsetof(struct place_row, at.straddles) },
+    { "link", "slowest link", REPORT_TEXT, offsetof(struct place_row, link) },
+};
+static const struct report_col cost_cols[] = {
+    { "days", "days", REPORT_NUMBER, offsetof(struct cost_row, days) },
+    { "gpu_hours", "GPU-hours", REPORT_NUMBER, offsetof(struct cost_row, gpu_hours) },
+    { "usd", "USD", REPORT_NUMBER, offsetof(struct cost_row, usd) },
+    { "idle_gpu_hours", "GPU-hours idle beside", REPORT_NUMBER, offsetof(struct cost_row, idle_gpu_hours) },
+    { "idle_usd", "USD for those", REPORT_NUMBER, offsetof(struct cost_row, idle_usd) },
+    { "goodput", "goodput", REPORT_SHARE, offsetof(struct cost_row, goodput) },
+    { "days_at_goodput", "days at that", REPORT_NUMBER, offsetof(struct cost_row, days_at_goodput) },
+};
+static const struct report_col curve_cols[] = {
+    { "value", "value", REPORT_TEXT, offsetof(struct curve_row, value) },
+    { "feasible", "fits", REPORT_BOOL, offsetof(struct curve_row, feasible) },
+    { "step_s", "step", REPORT_S, offsetof(struct curve_row, step_s) },
+    { "tflops_gpu", "TFLOPS/GPU", REPORT_NUMBER, offsetof(struct curve_row, tflops) },
+    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_NUMBER, offsetof(struct curve_row, tokens_per_s_gpu) },
+    { "peak_gib", "peak", REPORT_GIB, offsetof(struct curve_row, peak_B) },
+    { "reason", "why not", REPORT_TEXT, offsetof(struct curve_row, reason) },
+};
+
+/* ---- collecting ---- */
+
+static void collect_head(struct view *v, struct arena *a)
+{
+    const struct predict *r = &v->r;
+    char peak[64], cap[64];
+    v->peak = arena_printf(a, "%.4g TFLOPS, dense %s", r->peak_flop_per_s / 1e12, dtype_name((enum dtype)r->peak_dtype));
+    v->params = arena_printf(a, "%.2f B total, %.2f B active%s", (double)r->params.total / 1e9, (double)r->params.active / 1e9,
+                             r->params.mtp ? arena_printf(a, ", and %.2f B of MTP", (double)r->params.mtp / 1e9) : "");
+    const struct predict_stage *worst = &r->stage[r->worst_stage];
+    v->fits = arena_printf(a, "%s: %s of %s on stage %d%s%s", r->feasible ? "yes" : "NO",
+                           units_human(peak, sizeof peak, worst->peak_B, UNIT_B),
+                           units_human(cap, sizeof cap, r->capacity_B, UNIT_B), r->worst_stage, r->feasible ? "" : ": ",
+                           r->feasible ? "" : r->reason);
+    v->stage = arena_alloc(a, (size_t)r->n_stage * sizeof *v->stage);
+    for (int s = 0; s < r->n_stage; s++)
+        v->stage[s] = (struct stage_row){ s, r->stage[s], s == r->worst_stage ? "<- largest" : "" };
+}
+
+static void add_time(struct view *v, const char *line, double s)
+{
+    if (s != 0) v->time[v->n_time++] = (struct time_row){ line, s, s / v->r.step_s };
+}
+
+static void collect_time(struct view *v)
+{
+    static const char *const exposed[ANSWER_LINES] = { "exposed tp", "exposed cp", "exposed ep, etp", "exposed dp, edp",
+                                                       "exposed pp" };
+    const struct sim_lines *l = &v->r.lines;
+    double exposed_s[ANSWER_LINES];
+    answer_exposed(exposed_s, l);
+    add_time(v, "compute", l->compute_s);
+    for (int i = 0; i < ANSWER_LINES; i++) add_time(v, exposed[i], exposed_s[i]);
+    add_time(v, "host", l->host_s);
+    add_time(v, "bubble", l->bubble_s);
+    add_time(v, "optimizer", l->optimizer_s);
+    add_time(v, "unaccounted", l->unaccounted_s);
+    add_time(v, "step", l->step_s);
+}
+
+/* The kinds of ops that a group's communication consists of: "DISPATCH COMBINE". */
+static const char *kinds_of(struct arena *a, const struct program *pr, enum group g)
+{
+    char seen[OP_KIND_COUNT] = { 0 };
+    const char *text = "";
+    for (int o = 1; o < pr->n_op; o++) {
+        const struct op *op = &pr->op[o];
+        const enum op_family f = op_family((enum op_kind)op->kind);
+        if (op->group != g || seen[op->kind] || (f != FAMILY_COMM && f != FAMILY_P2P)) continue;
+        seen[op->kind] = 1;
+        text = arena_printf(a, "%s%s%s", text, *text ? " " : "", op_name((enum op_kind)op->kind));
+    }
+    return text;
+}
+
+static void collect_groups(struct view *v, struct arena *a, const struct program *pr)
+{
+    const struct predict *r = &v->r;
+    for (int g = 1; g < GROUP_COUNT; g++) {
+        const struct place *at = &r->place[g];
+        const char *name = fold_group_name((enum group)g), *link = place_link_name((enum link)at->link);
+        const double total_s = r->lines.group_total_s[g];
+        if (total_s > 0 || r->lines.group_B[g] > 0)
+            v->comm[v->n_comm++] = (struct comm_row){ name, kinds_of(a, pr, (enum group)g), link, r->lines.group_B[g], total_s,
+                                                      r->lines.exposed_s[g] };
+        if (at->size > 1) v->place[v->n_place++] = (struct place_row){ name, link, *at };
+    }
+    const struct plan *p = &v->job->plan;
+    v->domains = (p->gpus + p->domain_gpus - 1) / p->domain_gpus;
+    v->idle_gpus = v->domains * v->job->system.domain - p->gpus;
+}
+
+static void collect_cost(struct view *v, const struct predict_flags *f)
+{
+    const double price = f->price_usd_per_h > 0 ? f->price_usd_per_h : v->job->system.price_usd_per_h;
+    const double hours = f->tokens / (v->r.tokens_per_s_gpu * v->job->plan.gpus) / 3600;
+    struct cost_row *c = &v->cost;
+    *c = (struct cost_row){ .days = hours / 24, .gpu_hours = hours * v->job->plan.gpus, .goodput = f->goodput,
+                            .idle_gpu_hours = hours * v->idle_gpus, .days_at_goodput = hours / 24 / f->goodput };
+    c->usd = price > 0 ? c->gpu_hours * price : (double)NAN;
+    c->idle_usd = price > 0 ? c->idle_gpu_hours * price : (double)NAN;
+}
+
+/* ---- --vary ---- */
+
+static enum err vary_parse(const struct opt **o, int64_t *from, int64_t *to, const char *text, struct diag *d)
+{
+    char key[64], *end;
+    const char *eq = strchr(text, '='), *dots = strstr(text, "..");
+    if (!eq || !dots || eq > dots || eq - text >= (long)sizeof key)
+        return fail(d, ERR_CONFIG, "--vary: '%s' is not of the form key=a..b", cfg_shown(text).text);
+    snprintf(key, sizeof key, "%.*s", (int)(eq - text), text);
+    if (!(*o = cfg_opt(plan_opts, plan_n_opt, key)) || (*o)->type != OPT_INT)
+        return fail(d, ERR_CONFIG, "--vary: '%s' is not a whole number of the plan", cfg_shown(key).text);
+    *from = strtoll(eq + 1, &end, 10);
+    if (end != dots || end == eq + 1) return fail(d, ERR_CONFIG, "--vary: '%s' does not begin with a whole number", eq + 1);
+    *to = strtoll(dots + 2, &end, 10);
+    if (*end || end == dots + 2 || *from < 1 || *to < *from || *to > INT32_MAX)
+        return fail(d, ERR_CONFIG, "--vary: '%s' is not a range such as 1..8", eq + 1);
+    return OK;
+}
+
+/* One point; a plan that is refused is a row with its reason. */
+static struct curve_row curve_point(struct arena *a, const struct args *args, const char *key, const char *value)
+{
+    struct curve_row row = { .value = value, .step_s = (double)NAN, .tflops = (double)NAN, .tokens_per_s_gpu = (double)NAN,
+                             .peak_B = (double)NAN };
+    struct args with = *args;
+    struct job *j = arena_alloc(a, sizeof *j);
+    struct predict r;
+    struct diag why = { "" };
+    with.plan = arena_alloc(a, (size_t)(args->n_plan + 1) * sizeof *with.plan);
+    memcpy(with.plan, args->plan, (size_t)args->n_plan * sizeof *with.plan);
+    with.plan[with.n_plan][0] = key;
+    with.plan[with.n_plan++][1] = value;
+    if (args_job(j, a, &with, 0, &why) != OK) {
+        row.reason = arena_strdup(a, why.text);
+        return row;
+    }
+    predict_job(&r, NULL, a, j);
+    return (struct curve_row){ value, r.feasible ? NULL : arena_strdup(a, r.reason), r.feasible, r.step_s, r.tflops_gpu,
+                               r.tokens_per_s_gpu, r.stage[r.worst_stage].peak_B };
+}
+
+static enum err collect_curve(struct view *v, struct arena *a, const struct args *args, const char *vary, struct diag *d)
+{
+    enum { POINTS = 64 };
+    const struct opt *o;
+    int64_t from, to;
+    if (!*vary) return OK;
+    TRY(vary_parse(&o, &from, &to, vary, d));
+    v->curve = arena_alloc(a, POINTS * sizeof *v->curve);
+    for (int64_t x = from; x <= to; x *= 2)
+        v->curve[v->n_curve++] = curve_point(a, args, o->key, arena_printf(a, "%lld", (long long)x));
+    return OK;
+}
+
+/* ---- showing ---- */
+
+#define ROWS(cols, rows, n) (&(struct report_list){ cols, LEN(cols), rows, sizeof *(rows), n })
+
+static json_t *memory_json(const struct view *v)
+{
+    const struct predict *r = &v->r;
+    const struct coord first = { .pp = r->worst_stage };
+    json_t *m = json_pack("{s:i,s:i}", "worst_rank", fold_rank(&v->job->plan, first), "worst_stage", r->worst_stage);
+    json_object_set_new(m, "peak_B", json_integer((json_int_t)r->peak_B));
+    json_object_set_new(m, "peak_gib", report_real(r->stage[r->worst_stage].peak_B / 1073741824.0));
+    json_object_set_new(m, "capacity_gib", report_real(r->capacity_B / 1073741824.0));
+    json_object_set_new(m, "live_B", json_integer((json_int_t)r->live_B));
+    json_object_set_new(m, "arena_B", r->arena_B > 0 ? json_integer((json_int_t)r->arena_B) : json_null());
+    json_object_set_new(m, "peak_at", json_string(r->peak_at));
+    json_object_set_new(m, "alive", report_rows(ROWS(alive_cols, r->alive, r->n_alive)));
+    json_object_set_new(m, "by_stage", report_rows(ROWS(stage_cols, v->stage, r->n_stage)));
+    return m;
+}
+
+static json_t *time_json(const struct sim_lines *l)
+{
+    double exposed_s[ANSWER_LINES];
+    json_t *exposed = json_object();
+    answer_exposed(exposed_s, l);
+    for (int i = 0; i < ANSWER_LINES; i++)
+        json_object_set_new(exposed, answer_line_name((enum answer_line)i), report_real(exposed_s[i]));
+    return json_pack("{s:f,s:o,s:f,s:f,s:f,s:f,s:f}", "compute_s", l->compute_s, "exposed", exposed, "offload_s", 0.0,
+                     "bubble_s", l->bubble_s, "host_s", l->host_s, "optimizer_s", l->optimizer_s, "unaccounted_s",
+                     l->unaccounted_s);
+}
+
+static json_t *document(const struct view *v, struct arena *a, const struct predict_flags *f)
+{
+    const struct predict *r = &v->r;
+    json_t *doc = json_object();
+    json_object_set_new(doc, "plan", answer_plan(a, &v->job->plan));
+    json_object_set_new(doc, "feasible", json_boolean(r->feasible));
+    json_object_set_new(doc, "reason", r->feasible ? json_null() : json_string(r->reason));
+    report_keys(doc, head_cols, LEN(head_cols), v);
+    json_object_set_new(doc, "peak_tflops_dense", json_pack("{s:s,s:f}", "dtype", dtype_name((enum dtype)r->peak_dtype),
+                                                            "value", r->peak_flop_per_s / 1e12));
+    json_object_set_new(doc, "params", report_keys(json_object(), param_cols, LEN(param_cols), &r->params));
+    json_object_set_new(doc, "memory", memory_json(v));
+    json_object_set_new(doc, "host", json_pack("{s:f,s:f}", "peak_gib", 0.0, "capacity_gib",
+                                               v->job->system.host_memory_B / 1073741824.0));
+    json_object_set_new(doc, "time", time_json(&r->lines));
+    json_object_set_new(doc, "comm", report_rows(ROWS(comm_cols, v->comm, v->n_comm)));
+    json_object_set_new(doc, "placement", report_rows(ROWS(place_cols, v->place, v->n_place)));
+    json_object_set_new(doc, "domains", json_integer(v->domains));
+    json_object_set_new(doc, "idle_gpus", json_integer(v->idle_gpus));
+    json_object_set_new(doc, "cost", f->tokens > 0 ? report_keys(json_object(), cost_cols, LEN(cost_cols), &v->cost) : json_null());
+    json_object_set_new(doc, "range", json_null());     /* no calibrated spread of errors to state one from */
+    json_object_set_new(doc, "curve", report_rows(ROWS(curve_cols, v->curve, v->n_curve)));
+    return doc;
+}
+
+static void show(const struct view *v, struct arena *a, const struct predict_flags *f)
+{
+    const struct plan *p = &v->job->plan;
+    const struct predict *r = &v->r;
+    report_heading("%s on %d GPUs of %s, stack %s, seq %d, global batch %d", v->job->model.name, p->gpus, v->job->system.name,
+                   v->job->stack.name, p->seq, p->gbs);
+    printf("  %s\n  layout %s\n\n", answer_plan_line(a, p), layout_text(a, &p->split));
+    report_lines(NULL, head_cols, LEN(head_cols), v);
+    report_table("Where the step of the last-finishing stage went", ROWS(time_cols, v->time, v->n_time), v->n_time - 1);
+    report_table("Memory of one GPU, by stage, at its peak", ROWS(stage_cols, v->stage, r->n_stage), r->worst_stage);
+    report_table(arena_printf(a, "Alive at the peak of stage %d (%s)", r->worst_stage, r->peak_at),
+                 ROWS(alive_cols, r->alive, r->n_alive), -1);
+    report_table("Communication, one rank of that stage, one step", ROWS(comm_cols, v->comm, v->n_comm), -1);
+    report_table(arena_printf(a, "Placement: %d NVLink domain(s), %d of %d GPUs used in each, %d left idle", v->domains,
+                              p->domain_gpus, v->job->system.domain, v->idle_gpus), ROWS(place_cols, v->place, v->n_place), -1);
+    if (f->tokens > 0) {
+        report_heading("%.4g tokens", f->tokens);
+        report_lines(NULL, cost_cols, LEN(cost_cols), &v->cost);
+    }
+    report_table(arena_printf(a, "Varied: %s", f->vary), ROWS(curve_cols, v->curve, v->n_curve), -1);
+}
+
+/* The whole step written out, swept, and saved: a process per rank, a thread per stream. */
+static enum err write_trace(const char *path, struct arena *a, const struct program *pr, const struct job *j, struct diag *d)
+{
+    struct unroll *u = arena_alloc(a, (size_t)pr->n_stage * sizeof *u);
+    struct trace t = { 0 };
+    struct cost c;
+    TRY(unroll_all(u, a, pr, d));
+    cost_init(&c, pr, j);
+    sim_sweep(&t, a, &c, u, NULL, 0);
+    return trace_write_chrome(&t, pr, j, path, d);
+}
+
+static enum err answer(struct arena *a, const struct args *args, const struct predict_flags *f, struct diag *d)
+{
+    struct job *j = arena_alloc(a, sizeof *j);
+    struct view *v = arena_alloc(a, sizeof *v);
+    struct program pr = { 0 };
+    TRY(args_job(j, a, args, 0, d));
+    v->job = j;
+    predict_job(&v->r, &pr, a, j);
+    collect_head(v, a);
+    collect_time(v);
+    collect_groups(v, a, &pr);
+    collect_cost(v, f);
+    TRY(collect_curve(v, a, args, f->vary, d));
+    if (*f->trace) TRY(write_trace(f->trace, a, &pr, j, d));
+    if (args->json) report_document(document(v, a, f));
+    else show(v, a, f);
+    return v->r.feasible ? OK : ERR_NO;
+}
+
+enum err verb_predict(int argc, char **argv, struct diag *d)
+{
+    static const struct args_spec spec = { .verb = "predict", .words = "[PLAN]", .flag = flags, .n_flag = LEN(flags),
+        .takes_plan = 1, .max_words = 1, .what = "what one plan needs and how fast it is" };
+    struct predict_flags f;
+    struct arena a = { 0 };
+    struct args args;
+    enum err e = args_parse(&args, &f, &spec, &a, argc, argv, d);
+    if (e == OK && args.help) args_help(&spec);
+    else if (e == OK) e = answer(&a, &args, &f, d);
+    arena_free(&a);
+    return e;
+}

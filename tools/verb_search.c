@@ -1,0 +1,122 @@
+/* moefold search: the best plans of a model on a cluster, how sure that is, and why the others lost. The model's error
+ * is larger than the gaps among the best, so every plan within 2 % of the first is marked as its equal. */
+#include "sim/search.h"
+#include "tools/answer.h"
+#include "tools/args.h"
+#include "tools/save.h"
+#include "tools/verb.h"
+#include <string.h>
+
+struct search_flags { int32_t top; char fix[8], out[256]; };
+static const struct opt flags[] = {
+    { .key = "top", ARGS_INT(struct search_flags, top, 1, 1000, "10"), .help = "plans to show" },
+    { .key = "fix", ARGS_TEXT(struct search_flags, fix, ""), .help = "key=value, any number of times: not varied (as --key value)" },
+    { .key = "out", ARGS_TEXT(struct search_flags, out, ""), .help = "also -o: write the best plan to this file" },
+};
+
+struct hit_row { struct search_hit hit; int32_t place; const char *same, *line; };
+static const struct report_col hit_cols[] = {
+    { NULL, "#", REPORT_INT, offsetof(struct hit_row, place) },
+    { NULL, "", REPORT_TEXT, offsetof(struct hit_row, same) },
+    { "step_s", "step", REPORT_S, offsetof(struct hit_row, hit.step_s) },
+    { "tflops_gpu", "TFLOPS/GPU", REPORT_NUMBER, offsetof(struct hit_row, hit.tflops) },
+    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_NUMBER, offsetof(struct hit_row, hit.tokens_per_s_gpu) },
+    { "peak_gib", "peak", REPORT_GIB, offsetof(struct hit_row, hit.peak_B) },
+    { NULL, "plan", REPORT_TEXT, offsetof(struct hit_row, line) },
+};
+static const struct report_col space_cols[] = {
+    { "grids", NULL, REPORT_LONG, offsetof(struct search_result, grids) },
+    { "gbs_valid", NULL, REPORT_LONG, offsetof(struct search_result, gbs_valid) },
+    { "with_mbs", NULL, REPORT_LONG, offsetof(struct search_result, with_mbs) },
+    { "with_layout", NULL, REPORT_LONG, offsetof(struct search_result, with_layout) },
+    { "plans", NULL, REPORT_LONG, offsetof(struct search_result, plans) },
+};
+static const struct report_col grid_cols[] = {
+    { "valid", NULL, REPORT_LONG, offsetof(struct search_result, grids_valid) },
+    { "opened", NULL, REPORT_LONG, offsetof(struct search_result, grids_opened) },
+    { "bounded_out", NULL, REPORT_LONG, offsetof(struct search_result, grids_bounded_out) },
+};
+static const struct report_col count_cols[] = {
+    { NULL, "parallel grids", REPORT_LONG, offsetof(struct search_result, grids) },
+    { NULL, "  that pass every rule", REPORT_LONG, offsetof(struct search_result, grids_valid) },
+    { NULL, "  opened", REPORT_LONG, offsetof(struct search_result, grids_opened) },
+    { NULL, "  bounded out", REPORT_LONG, offsetof(struct search_result, grids_bounded_out) },
+    { NULL, "plans in the space", REPORT_LONG, offsetof(struct search_result, plans) },
+    { "priced", "  priced", REPORT_LONG, offsetof(struct search_result, priced) },
+    { "fits", "  that fit", REPORT_LONG, offsetof(struct search_result, fits) },
+    { "simulated", "  simulated", REPORT_LONG, offsetof(struct search_result, simulated) },
+    { "proven", "proven best", REPORT_BOOL, offsetof(struct search_result, proven) },
+    { "gap", "  gap to the best bound left", REPORT_SHARE, offsetof(struct search_result, gap) },
+    { "total_s", "took", REPORT_S, offsetof(struct search_result, total_s) },
+};
+static const struct report_col reject_cols[] = {
+    { "grids", "grids", REPORT_LONG, offsetof(struct search_reject, grids) },
+    { "reason", "refused because", REPORT_CHARS, offsetof(struct search_reject, reason) },
+};
+
+static struct hit_row *hit_rows(struct arena *a, const struct search_result *r)
+{
+    struct hit_row *row = arena_alloc(a, (size_t)(r->n_hit + 1) * sizeof *row);
+    for (int i = 0; i < r->n_hit; i++)
+        row[i] = (struct hit_row){ .hit = r->hit[i], .place = i + 1, .line = answer_plan_line(a, &r->hit[i].plan),
+                                   .same = r->hit[i].step_s <= 1.02 * r->hit[0].step_s ? "=" : "" };
+    return row;
+}
+
+static json_t *document(struct arena *a, const struct search_result *r)
+{
+    struct hit_row *row = hit_rows(a, r);
+    json_t *plans = report_rows(&(struct report_list){ hit_cols, LEN(hit_cols), row, sizeof *row, r->n_hit });
+    json_t *doc = json_object(), *rejected = json_object();
+    for (int i = 0; i < r->n_hit; i++)
+        json_object_set_new(json_array_get(plans, (size_t)i), "plan", answer_plan(a, &r->hit[i].plan));
+    for (int i = 0; i < r->n_reject; i++)
+        json_object_set_new(rejected, r->reject[i].reason, json_integer(r->reject[i].grids));
+    json_object_set_new(doc, "plans", plans);
+    json_object_set_new(doc, "space", report_keys(json_object(), space_cols, LEN(space_cols), r));
+    json_object_set_new(doc, "grids", report_keys(json_object(), grid_cols, LEN(grid_cols), r));
+    json_object_set_new(doc, "rejected", rejected);
+    return report_keys(doc, count_cols, LEN(count_cols), r);
+}
+
+static void show(struct arena *a, const struct job *j, const struct search_result *r)
+{
+    struct hit_row *row = hit_rows(a, r);
+    report_table(arena_printf(a, "The best plans for %s on %d GPUs of %s, stack %s, seq %d, global batch %d  (=: within 2 %% of the first)",
+                              j->model.name, j->plan.gpus, j->system.name, j->stack.name, j->plan.seq, j->plan.gbs),
+                 &(struct report_list){ hit_cols, LEN(hit_cols), row, sizeof *row, r->n_hit }, 0);
+    if (r->n_hit) printf("\n  layout of the first: %s\n", layout_text(a, &r->hit[0].plan.split));
+    report_lines("How it was found", count_cols, LEN(count_cols), r);
+    report_table("Grids refused", &(struct report_list){ reject_cols, LEN(reject_cols), r->reject, sizeof *r->reject, r->n_reject },
+                 -1);
+}
+
+static enum err answer(struct arena *a, const struct args *args, const struct search_flags *f, struct diag *d)
+{
+    struct job *j = arena_alloc(a, sizeof *j);
+    struct search_result r = { 0 };
+    struct search_ask ask = { .top = f->top };
+    TRY(args_job(j, a, args, 0, d));
+    for (int i = 0; i < args->n_plan; i++) ask.fixed[cfg_opt(plan_opts, plan_n_opt, args->plan[i][0]) - plan_opts] = 1;
+    const enum err e = search_run(&r, a, j, &ask, d);
+    if (e != OK && e != ERR_NO) return e;
+    if (args->json) report_document(document(a, &r));
+    else show(a, j, &r);
+    if (e != OK || !*f->out) return e;
+    const char *text = plan_text(a, &r.hit[0].plan);
+    return save_text(f->out, text, strlen(text), d);
+}
+
+enum err verb_search(int argc, char **argv, struct diag *d)
+{
+    static const struct args_spec spec = { .verb = "search", .words = "--model M --system S --gpus N --seq L --gbs B",
+        .flag = flags, .n_flag = LEN(flags), .takes_plan = 1, .what = "the best plans, and why the others lost" };
+    struct search_flags f;
+    struct arena a = { 0 };
+    struct args args;
+    enum err e = args_parse(&args, &f, &spec, &a, argc, argv, d);
+    if (e == OK && args.help) args_help(&spec);
+    else if (e == OK) e = answer(&a, &args, &f, d);
+    arena_free(&a);
+    return e;
+}
