@@ -14,13 +14,13 @@ struct attention_view {
     float scale;
 };
 
-int64_t attention_scratch_B(const struct attention *a)
+int64_t attention_scratch_B(const struct attention_shape *a)
 {
     return (int64_t)a->at.seq * (int64_t)(sizeof(int32_t) + sizeof(float));
 }
 
 /* row[p]: where the gathered rows of sequence 0 hold position p. */
-static void attention_rows(int32_t *row, const struct attention *a)
+static void attention_rows(int32_t *row, const struct attention_shape *a)
 {
     const int local = a->at.seq / a->at.cp;
     for (int m = 0; m < a->at.cp; m++)
@@ -28,7 +28,7 @@ static void attention_rows(int32_t *row, const struct attention *a)
             row[rope_position(r, a->at.seq, a->at.cp, m)] = m * a->seqs * local + r;
 }
 
-static struct attention_view attention_view(const struct attention *a, const float *q, const float *k,
+static struct attention_view attention_view(const struct attention_shape *a, const float *q, const float *k,
                                             const float *v, const int32_t *row, int64_t query, int head)
 {
     const int local = a->at.seq / a->at.cp, kv = head / (a->nq / a->nkv);
@@ -61,8 +61,8 @@ static double attention_softmax(float *score, double *sum, int n)
     return most + log(*sum);
 }
 
-static void attention_head(float *o, float *lse, const struct attention_view *s, const struct attention *a,
-                           float *score)
+static void attention_head(float *o, float *lse, const struct attention_view *s,
+                           const struct attention_shape *a, float *score)
 {
     double sum;
     attention_scores(score, s, a->dqk);
@@ -72,7 +72,7 @@ static void attention_head(float *o, float *lse, const struct attention_view *s,
 }
 
 enum err attention_ref(float *o, float *lse, const float *q, const float *k, const float *v,
-                       const struct attention *a, void *scratch)
+                       const struct attention_shape *a, void *scratch)
 {
     int32_t *row = scratch;
     float *score = (float *)(row + a->at.seq);
@@ -89,7 +89,7 @@ enum err attention_ref(float *o, float *lse, const float *q, const float *k, con
 /* What one query head adds: with p the probabilities, dp = p (dout . v - dout . o) is the scores' gradient.
  * dk and dv point where s->k and s->v do. */
 static void attention_head_bwd(float *dq, float *dk, float *dv, const struct attention_view *s,
-                               const float *o, float lse, const float *dout, const struct attention *a,
+                               const float *o, float lse, const float *dout, const struct attention_shape *a,
                                float *score)
 {
     const float along = vec_dot(dout, o, a->dv);
@@ -106,8 +106,8 @@ static void attention_head_bwd(float *dq, float *dk, float *dv, const struct att
 }
 
 enum err attention_bwd_ref(float *dq, float *dk, float *dv, const float *q, const float *k, const float *v,
-                           const float *o, const float *lse, const float *dout, const struct attention *a,
-                           void *scratch)
+                           const float *o, const float *lse, const float *dout,
+                           const struct attention_shape *a, void *scratch)
 {
     int32_t *row = scratch;
     float *score = (float *)(row + a->at.seq);

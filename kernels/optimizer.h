@@ -19,7 +19,7 @@ double optimizer_clip(double sumsq, double clip);
  * on `master` and copied to w; where master is NULL, w is the master. */
 enum err optimizer_adamw_ref(float *w, float *master, float *m, float *v, const float *g, int64_t n,
                              const struct optimizer_adamw *o);
-/* w -= lr * scale * g. */
-enum err optimizer_sgd_ref(float *w, const float *g, int64_t n, double lr, double scale);
+/* w -= lr * scale * g; `master` as above. */
+enum err optimizer_sgd_ref(float *w, float *master, const float *g, int64_t n, double lr, double scale);
 
 #endif

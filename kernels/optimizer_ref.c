@@ -32,8 +32,9 @@ enum err optimizer_adamw_ref(float *w, float *master, float *m, float *v, const 
     return OK;
 }
 
-enum err optimizer_sgd_ref(float *w, const float *g, int64_t n, double lr, double scale)
+enum err optimizer_sgd_ref(float *w, float *master, const float *g, int64_t n, double lr, double scale)
 {
-    for (int64_t i = 0; i < n; i++) w[i] = (float)(w[i] - lr * scale * g[i]);
+    float *x = master ? master : w;
+    for (int64_t i = 0; i < n; i++) w[i] = x[i] = (float)(x[i] - lr * scale * g[i]);
     return OK;
 }

@@ -7,22 +7,22 @@
 #include "models/base/err.h"
 #include <stdint.h>
 
-struct route {
+struct route_rule {
     int experts, topk, groups, kept; /* kept * experts / groups >= topk; groups 1: no limit      */
     int sigmoid, norm_topk;          /* norm_topk: weights of a token are divided by their sum   */
     double scale;                    /* times this, after all                                    */
 };
 
 /* Bytes of scratch for either pass over `rows` tokens. */
-int64_t route_scratch_B(int64_t rows, const struct route *r);
+int64_t route_scratch_B(int64_t rows, const struct route_rule *r);
 
 /* score [rows, experts]; perm [rows * topk, 2] (token, expert) by expert, then token; prob [rows * topk] in
  * that order; mine [experts] tokens per expert; logit [rows, experts]; bias [experts] or NULL. `gap` is
  * lowered to the smallest margin that decided a choice, of experts or of groups. */
 enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, float *gap, const float *logit,
-                   const float *bias, int64_t rows, const struct route *r, void *scratch);
+                   const float *bias, int64_t rows, const struct route_rule *r, void *scratch);
 /* dlogit [rows, experts] from dprob [rows * topk] in the order of perm. */
 enum err route_bwd_ref(float *dlogit, const float *dprob, const float *score, const int32_t *perm,
-                       int64_t rows, const struct route *r, void *scratch);
+                       int64_t rows, const struct route_rule *r, void *scratch);
 
 #endif

@@ -14,14 +14,14 @@ struct route_work {
     char *taken, *dropped;
 };
 
-int64_t route_scratch_B(int64_t rows, const struct route *r)
+int64_t route_scratch_B(int64_t rows, const struct route_rule *r)
 {
     const int64_t forward = rows * r->topk * 4 + r->experts * (4 + 4 + 4 + 1 + 1);
     const int64_t backward = rows * 2 * (int64_t)sizeof(double);
     return forward > backward ? forward : backward;
 }
 
-static struct route_work route_work(void *scratch, int64_t rows, const struct route *r)
+static struct route_work route_work(void *scratch, int64_t rows, const struct route_rule *r)
 {
     struct route_work w = {.pick = scratch};
     w.next = w.pick + rows * r->topk;
@@ -32,7 +32,7 @@ static struct route_work route_work(void *scratch, int64_t rows, const struct ro
     return w;
 }
 
-static void route_score(float *score, const float *logit, const struct route *r)
+static void route_score(float *score, const float *logit, const struct route_rule *r)
 {
     float most = logit[0];
     double sum = 0;
@@ -76,7 +76,7 @@ static float route_group_score(const float *value, int size)
 }
 
 /* Marks the experts of the groups that are not kept as taken. */
-static void route_limit(struct route_work *w, float *gap, const struct route *r)
+static void route_limit(struct route_work *w, float *gap, const struct route_rule *r)
 {
     const int size = r->experts / r->groups;
     memset(w->dropped, 0, (size_t)r->groups);
@@ -87,7 +87,7 @@ static void route_limit(struct route_work *w, float *gap, const struct route *r)
 }
 
 static void route_choose(struct route_work *w, int64_t token, float *gap, const float *score,
-                         const float *bias, const struct route *r)
+                         const float *bias, const struct route_rule *r)
 {
     for (int e = 0; e < r->experts; e++) w->value[e] = score[e] + (bias ? bias[e] : 0);
     memset(w->taken, 0, (size_t)r->experts);
@@ -96,7 +96,7 @@ static void route_choose(struct route_work *w, int64_t token, float *gap, const 
 }
 
 /* What every picked score of a token is multiplied by. */
-static double route_factor(double picked_sum, const struct route *r)
+static double route_factor(double picked_sum, const struct route_rule *r)
 {
     return r->norm_topk ? r->scale / (picked_sum + 1e-20) : r->scale;
 }
@@ -110,7 +110,7 @@ static double route_picked_sum(const float *score, const int32_t *pick, int k)
 
 /* Lists the choices by expert, then token: a counting sort, tokens taken in order. */
 static void route_list(int32_t *perm, float *prob, struct route_work *w, const float *score,
-                       const int32_t *mine, int64_t rows, const struct route *r)
+                       const int32_t *mine, int64_t rows, const struct route_rule *r)
 {
     for (int e = 0, at = 0; e < r->experts; at += mine[e++]) w->next[e] = at;
     for (int64_t t = 0; t < rows; t++) {
@@ -127,7 +127,7 @@ static void route_list(int32_t *perm, float *prob, struct route_work *w, const f
 }
 
 enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, float *gap, const float *logit,
-                   const float *bias, int64_t rows, const struct route *r, void *scratch)
+                   const float *bias, int64_t rows, const struct route_rule *r, void *scratch)
 {
     struct route_work w = route_work(scratch, rows, r);
     memset(mine, 0, (size_t)r->experts * sizeof *mine);
@@ -141,7 +141,7 @@ enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, floa
 }
 
 /* ds of the picked scores, in place, to dlogit of all. Softmax mixes: dlogit = s (ds - sum of ds s). */
-static void route_score_bwd(float *d, const float *s, const struct route *r)
+static void route_score_bwd(float *d, const float *s, const struct route_rule *r)
 {
     double mixed = 0;
     if (!r->sigmoid)
@@ -151,7 +151,7 @@ static void route_score_bwd(float *d, const float *s, const struct route *r)
 }
 
 enum err route_bwd_ref(float *dlogit, const float *dprob, const float *score, const int32_t *perm,
-                       int64_t rows, const struct route *r, void *scratch)
+                       int64_t rows, const struct route_rule *r, void *scratch)
 {
     double *sum = scratch, *along = sum + rows; /* per token over its picks: s, and dprob s */
     const int64_t picks = rows * r->topk;

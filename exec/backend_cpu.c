@@ -1,0 +1,294 @@
+/* The reference backend: the table, and the launchers of a layer's arithmetic. A launcher unpacks positions
+ * that OP_LIST gives meaning to and calls one kernel. Routing, communication and the step's ends are in the
+ * files beside this one. */
+#include "exec/backend_cpu.h"
+#include "kernels/attention.h"
+#include "kernels/gemm.h"
+#include "kernels/mla.h"
+#include "kernels/move.h"
+#include "kernels/norm.h"
+#include "kernels/swiglu.h"
+#include "kernels/xent.h"
+#include <stdlib.h>
+
+launch *const backend_cpu_launch[OP_KIND_COUNT] = {
+    [OP_DATA] = backend_cpu_data,
+    [OP_EMBED] = backend_cpu_embed,
+    [OP_EMBED_BWD] = backend_cpu_embed_bwd,
+    [OP_NORM] = backend_cpu_norm,
+    [OP_NORM_BWD] = backend_cpu_norm_bwd,
+    [OP_ADD] = backend_cpu_add,
+    [OP_SPLIT] = backend_cpu_split,
+    [OP_MERGE] = backend_cpu_merge,
+    [OP_ROPE] = backend_cpu_rope,
+    [OP_ROPE_BWD] = backend_cpu_rope_bwd,
+    [OP_MLA_QKV] = backend_cpu_mla_qkv,
+    [OP_MLA_QKV_BWD] = backend_cpu_mla_qkv_bwd,
+    [OP_ATTN] = backend_cpu_attn,
+    [OP_ATTN_BWD] = backend_cpu_attn_bwd,
+    [OP_GEMM] = backend_cpu_gemm,
+    [OP_DGRAD] = backend_cpu_dgrad,
+    [OP_WGRAD] = backend_cpu_wgrad,
+    [OP_GROUPED_GEMM] = backend_cpu_grouped_gemm,
+    [OP_GROUPED_DGRAD] = backend_cpu_grouped_dgrad,
+    [OP_GROUPED_WGRAD] = backend_cpu_grouped_wgrad,
+    [OP_SWIGLU] = backend_cpu_swiglu,
+    [OP_SWIGLU_BWD] = backend_cpu_swiglu_bwd,
+    [OP_ROUTE] = backend_cpu_route,
+    [OP_ROUTE_BWD] = backend_cpu_route_bwd,
+    [OP_SIZES] = backend_cpu_sizes,
+    [OP_PERMUTE] = backend_cpu_permute,
+    [OP_UNPERMUTE] = backend_cpu_unpermute,
+    [OP_SORT] = backend_cpu_sort,
+    [OP_UNSORT] = backend_cpu_unsort,
+    [OP_DISPATCH] = backend_cpu_dispatch,
+    [OP_COMBINE] = backend_cpu_combine,
+    [OP_GATHER_V] = backend_cpu_gather_v,
+    [OP_SCATTER_V] = backend_cpu_scatter_v,
+    [OP_GATHER] = backend_cpu_gather,
+    [OP_SCATTER] = backend_cpu_scatter,
+    [OP_ALL_REDUCE] = backend_cpu_all_reduce,
+    [OP_ALL_MAX] = backend_cpu_all_max,
+    [OP_XENT_MAX] = backend_cpu_xent_max,
+    [OP_XENT_SUM] = backend_cpu_xent_sum,
+    [OP_XENT] = backend_cpu_xent,
+    [OP_XENT_BWD] = backend_cpu_xent_bwd,
+    [OP_SEND] = backend_cpu_send,
+    [OP_RECV] = backend_cpu_recv,
+    [OP_ZERO] = backend_cpu_zero,
+    [OP_GRAD_SCATTER] = backend_cpu_grad_scatter,
+    [OP_PARAM_GATHER] = backend_cpu_param_gather,
+    [OP_SUMSQ] = backend_cpu_sumsq,
+    [OP_ADAMW] = backend_cpu_adamw,
+    [OP_SGD] = backend_cpu_sgd,
+    [OP_HOLD] = backend_cpu_hold,
+};
+
+enum err backend_cpu_scratch(void **p, int64_t bytes, const struct call *c)
+{
+    *p = malloc(bytes > 0 ? (size_t)bytes : 1);
+    if (!*p)
+        return fail(c->d, ERR_LIMIT, "%s: no memory for %lld bytes of scratch", op_name(c->op->kind),
+                    (long long)bytes);
+    return OK;
+}
+
+int64_t backend_cpu_B(const struct call *c, struct operand o, int id)
+{
+    return o.rows * o.cols * dtype_B((enum dtype)c->pr->buf[id].dtype);
+}
+
+struct rope backend_cpu_positions(const struct call *c)
+{
+    const struct plan *p = &c->job->plan;
+    return (struct rope){.seq = p->seq, .cp = p->cp, .index = c->at.cp, .theta = c->job->model.rope_theta};
+}
+
+/* ---- rows of a table, norms, columns ---- */
+
+enum err backend_cpu_embed(const struct call *c)
+{
+    const struct operand y = c->write[0], table = c->read[1];
+    return move_embed_ref(y.p, c->read[0].p, table.p, y.rows, (int)y.cols, c->at.tp * table.rows, table.rows);
+}
+
+enum err backend_cpu_embed_bwd(const struct call *c)
+{
+    const struct operand g = c->add[0], dy = c->read[1];
+    return move_embed_bwd_ref(g.p, c->read[0].p, dy.p, dy.rows, (int)dy.cols, c->at.tp * g.rows, g.rows);
+}
+
+enum err backend_cpu_norm(const struct call *c)
+{
+    const struct operand x = c->read[0], w = c->read[1];
+    return norm_ref(c->write[0].p, x.p, w.p, x.rows * x.cols / w.cols, (int)w.cols, c->job->model.norm_eps);
+}
+
+enum err backend_cpu_norm_bwd(const struct call *c)
+{
+    const struct operand x = c->read[0], w = c->read[1];
+    return norm_bwd_ref(c->write[0].p, c->add[0].p, x.p, w.p, c->read[2].p, c->read[3].p,
+                        x.rows * x.cols / w.cols, (int)w.cols, c->job->model.norm_eps);
+}
+
+enum err backend_cpu_add(const struct call *c)
+{
+    const struct operand y = c->write[0];
+    return move_add_ref(y.p, c->read[0].p, c->read[1].p, y.rows * y.cols);
+}
+
+enum err backend_cpu_split(const struct call *c)
+{
+    const struct operand x = c->read[0];
+    const float *from = x.p;
+    for (int i = 0; i < OP_WRITES && c->write[i].p; from += c->write[i++].cols) {
+        const struct operand y = c->write[i];
+        TRY(move_cols_ref(y.p, (int)y.cols, from, (int)x.cols, x.rows, (int)y.cols));
+    }
+    return OK;
+}
+
+enum err backend_cpu_merge(const struct call *c)
+{
+    const struct operand y = c->write[0];
+    float *to = y.p;
+    for (int i = 0; i < OP_READS && c->read[i].p; to += c->read[i++].cols) {
+        const struct operand x = c->read[i];
+        TRY(move_cols_ref(to, (int)y.cols, x.p, (int)x.cols, y.rows, (int)x.cols));
+    }
+    return OK;
+}
+
+/* ---- attention ---- */
+
+static enum err turn_heads(const struct call *c, int back)
+{
+    const struct operand x = c->add[0];
+    const struct rope at = backend_cpu_positions(c);
+    const int dim = c->job->model.head_dim;
+    return rope_ref(x.p, x.rows, (int)x.cols / dim, dim, dim, &at, back);
+}
+
+enum err backend_cpu_rope(const struct call *c)
+{
+    return turn_heads(c, 0);
+}
+
+enum err backend_cpu_rope_bwd(const struct call *c)
+{
+    return turn_heads(c, 1);
+}
+
+static struct mla mla_shape(const struct call *c)
+{
+    const struct model *m = &c->job->model;
+    return (struct mla){
+        .heads = m->heads / c->job->plan.tp, .nope = m->qk_nope, .rope = m->qk_rope, .v = m->v_dim};
+}
+
+enum err backend_cpu_mla_qkv(const struct call *c)
+{
+    const struct mla m = mla_shape(c);
+    const struct rope at = backend_cpu_positions(c);
+    return mla_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->read[0].p, c->read[1].p, c->read[2].p,
+                   c->read[0].rows, &m, &at);
+}
+
+enum err backend_cpu_mla_qkv_bwd(const struct call *c)
+{
+    const struct mla m = mla_shape(c);
+    const struct rope at = backend_cpu_positions(c);
+    return mla_bwd_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->read[0].p, c->read[1].p, c->read[2].p,
+                       c->read[0].rows, &m, &at);
+}
+
+static struct attention_shape attention_sizes(const struct call *c, struct operand o)
+{
+    const struct operand q = c->read[0], k = c->read[1];
+    const struct rope at = backend_cpu_positions(c);
+    const int nq = c->job->model.heads / c->job->plan.tp, dqk = (int)q.cols / nq;
+    return (struct attention_shape){.nq = nq,
+                                    .nkv = (int)k.cols / dqk,
+                                    .dqk = dqk,
+                                    .dv = (int)o.cols / nq,
+                                    .seqs = (int)(q.rows / (at.seq / at.cp)),
+                                    .at = at};
+}
+
+enum err backend_cpu_attn(const struct call *c)
+{
+    const struct attention_shape a = attention_sizes(c, c->write[0]);
+    void *scratch;
+    TRY(backend_cpu_scratch(&scratch, attention_scratch_B(&a), c));
+    const enum err e =
+        attention_ref(c->write[0].p, c->write[1].p, c->read[0].p, c->read[1].p, c->read[2].p, &a, scratch);
+    free(scratch);
+    return e;
+}
+
+enum err backend_cpu_attn_bwd(const struct call *c)
+{
+    const struct attention_shape a = attention_sizes(c, c->read[3]);
+    void *scratch;
+    TRY(backend_cpu_scratch(&scratch, attention_scratch_B(&a), c));
+    const enum err e =
+        attention_bwd_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->read[0].p, c->read[1].p,
+                          c->read[2].p, c->read[3].p, c->read[4].p, c->read[5].p, &a, scratch);
+    free(scratch);
+    return e;
+}
+
+/* ---- linear layers and the activation between them ---- */
+
+enum err backend_cpu_gemm(const struct call *c)
+{
+    const struct operand x = c->read[0], w = c->read[1];
+    return gemm_ref(c->write[0].p, x.p, w.p, x.rows, (int)w.rows, (int)w.cols);
+}
+
+enum err backend_cpu_dgrad(const struct call *c)
+{
+    const struct operand dy = c->read[0], w = c->read[1];
+    return gemm_dgrad_ref(c->write[0].p, dy.p, w.p, dy.rows, (int)w.rows, (int)w.cols);
+}
+
+enum err backend_cpu_wgrad(const struct call *c)
+{
+    const struct operand g = c->add[0], x = c->read[0];
+    return gemm_wgrad_ref(g.p, x.p, c->read[1].p, x.rows, (int)g.rows, (int)g.cols);
+}
+
+enum err backend_cpu_swiglu(const struct call *c)
+{
+    const struct operand y = c->write[0];
+    return swiglu_ref(y.p, c->read[0].p, c->read[1].p, y.rows, (int)y.cols);
+}
+
+enum err backend_cpu_swiglu_bwd(const struct call *c)
+{
+    const struct operand dy = c->read[1];
+    return swiglu_bwd_ref(c->write[0].p, c->write[1].p, c->read[0].p, dy.p, c->read[2].p, dy.rows,
+                          (int)dy.cols);
+}
+
+/* ---- the loss ---- */
+
+/* What a row's loss counts for: one over the tokens of a step. */
+static double per_token(const struct call *c)
+{
+    return 1 / ((double)c->job->plan.gbs * c->job->plan.seq);
+}
+
+static struct xent vocabulary(const struct call *c, struct operand logit)
+{
+    return (struct xent){
+        .first = c->at.tp * logit.cols, .cols = (int)logit.cols, .vocab = c->job->model.vocab};
+}
+
+enum err backend_cpu_xent_max(const struct call *c)
+{
+    const struct xent x = vocabulary(c, c->read[0]);
+    return xent_max_ref(c->write[0].p, c->read[0].p, c->read[0].rows, &x);
+}
+
+enum err backend_cpu_xent_sum(const struct call *c)
+{
+    const struct xent x = vocabulary(c, c->read[0]);
+    return xent_sum_ref(c->write[0].p, c->read[0].p, c->read[1].p, c->read[2].p, c->read[0].rows, &x);
+}
+
+enum err backend_cpu_xent(const struct call *c)
+{
+    float *metric = c->add[0].p;
+    if (c->at.tp != 0) return OK; /* all of tp hold the same sums: they count once */
+    return xent_loss_ref(&metric[c->op->flags & OP_MTP ? 1 : 0], c->read[0].p, c->read[0].rows, per_token(c));
+}
+
+enum err backend_cpu_xent_bwd(const struct call *c)
+{
+    const struct operand logit = c->add[0];
+    const struct xent x = vocabulary(c, logit);
+    const double weight = c->op->flags & OP_MTP ? c->job->model.mtp_weight : 1;
+    return xent_bwd_ref(logit.p, c->read[0].p, c->read[1].p, c->read[2].p, logit.rows, weight * per_token(c),
+                        &x);
+}

@@ -1,0 +1,157 @@
+/* Launchers of the routed half of a layer, except its collectives. Shapes that only a router knows come from
+ * the count matrix; SIZES is where they are held against the capacity. */
+#include "exec/backend_cpu.h"
+#include "kernels/gemm.h"
+#include "kernels/permute.h"
+#include "kernels/route.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct exchange backend_cpu_exchange(const struct call *c, struct operand count)
+{
+    const struct plan *p = &c->job->plan;
+    return (struct exchange){.count = count.p, .etp = p->etp, .ep = p->ep, .experts = (int)count.cols};
+}
+
+/* ---- the router ---- */
+
+static struct route_rule route_rule(const struct call *c)
+{
+    const struct model *m = &c->job->model;
+    return (struct route_rule){.experts = m->experts,
+                               .topk = m->topk,
+                               .groups = m->groups,
+                               .kept = m->groups_kept,
+                               .sigmoid = m->score == SCORE_SIGMOID,
+                               .norm_topk = m->norm_topk,
+                               .scale = m->route_scale};
+}
+
+enum err backend_cpu_route(const struct call *c)
+{
+    const struct operand logit = c->read[0];
+    const struct route_rule r = route_rule(c);
+    float gap = INFINITY;
+    void *scratch;
+    TRY(backend_cpu_scratch(&scratch, route_scratch_B(logit.rows, &r), c));
+    const enum err e = route_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->write[3].p, &gap, logit.p,
+                                 c->read[1].p, logit.rows, &r, scratch);
+    free(scratch);
+    if (c->score_gap) *c->score_gap = fminf(*c->score_gap, gap);
+    return e;
+}
+
+enum err backend_cpu_route_bwd(const struct call *c)
+{
+    const struct operand dlogit = c->write[0];
+    const struct route_rule r = route_rule(c);
+    void *scratch;
+    TRY(backend_cpu_scratch(&scratch, route_scratch_B(dlogit.rows, &r), c));
+    const enum err e =
+        route_bwd_ref(dlogit.p, c->read[0].p, c->read[1].p, c->read[2].p, dlogit.rows, &r, scratch);
+    free(scratch);
+    return e;
+}
+
+/* ---- how many rows, and where ---- */
+
+static enum err check_capacity(const struct call *c, int64_t rows, int at)
+{
+    const int64_t capacity = plan_capacity_rows(c->job, at), even = plan_even_rows(c->job, at);
+    if (rows <= capacity) return OK;
+    return fail(c->d, ERR_NO,
+                "rank %d layer %d: %lld rows of routed tokens exceed the %lld that capacity %.2f holds: "
+                "needs capacity %.2f",
+                c->rank, c->op->layer, (long long)rows, (long long)capacity, c->job->plan.capacity,
+                ceil(100.0 * (double)rows / (double)(even > 0 ? even : 1)) / 100);
+}
+
+enum err backend_cpu_sizes(const struct call *c)
+{
+    const struct exchange x = backend_cpu_exchange(c, c->read[0]);
+    const int64_t rows[2] = {exchange_received(&x, c->at.etp, c->at.ep), exchange_gathered(&x, c->at.ep)};
+    int32_t *size = c->write[0].p;
+    for (int at = 0; at < 2; at++) {
+        TRY(check_capacity(c, rows[at], at));
+        size[at] = (int32_t)rows[at];
+    }
+    return OK;
+}
+
+enum err backend_cpu_permute(const struct call *c)
+{
+    const struct operand y = c->write[0];
+    return permute_ref(y.p, c->read[0].p, c->read[1].p, y.rows, (int)y.cols);
+}
+
+enum err backend_cpu_unpermute(const struct call *c)
+{
+    const struct operand y = c->write[0], x = c->read[0];
+    return permute_back_ref(y.p, x.p, c->read[1].p, c->read[2].p, y.rows, x.rows, (int)y.cols);
+}
+
+static enum err sort(const struct call *c, int back)
+{
+    const struct exchange x = backend_cpu_exchange(c, c->read[1]);
+    return exchange_sort_ref(c->write[0].p, c->read[0].p, &x, c->at.ep, (int)c->write[0].cols, back);
+}
+
+enum err backend_cpu_sort(const struct call *c)
+{
+    return sort(c, 0);
+}
+
+enum err backend_cpu_unsort(const struct call *c)
+{
+    return sort(c, 1);
+}
+
+/* ---- grouped products ---- */
+
+struct grouped {
+    int64_t *rows;
+    int experts, out, in;
+}; /* rows by local expert; one expert's matrix */
+
+/* `w`: the experts' weights here, or their gradient. rows is scratch. */
+static enum err grouped_shape(struct grouped *g, const struct call *c, struct operand count, struct operand w)
+{
+    const struct exchange x = backend_cpu_exchange(c, count);
+    void *rows;
+    *g = (struct grouped){.experts = x.experts / x.ep, .in = (int)w.cols};
+    g->out = (int)(w.rows / g->experts);
+    TRY(backend_cpu_scratch(&rows, g->experts * (int64_t)sizeof *g->rows, c));
+    g->rows = rows;
+    for (int l = 0; l < g->experts; l++) g->rows[l] = exchange_expert(&x, c->at.ep, l);
+    return OK;
+}
+
+enum err backend_cpu_grouped_gemm(const struct call *c)
+{
+    struct grouped g;
+    TRY(grouped_shape(&g, c, c->read[2], c->read[1]));
+    const enum err e =
+        gemm_grouped_ref(c->write[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
+    free(g.rows);
+    return e;
+}
+
+enum err backend_cpu_grouped_dgrad(const struct call *c)
+{
+    struct grouped g;
+    TRY(grouped_shape(&g, c, c->read[2], c->read[1]));
+    const enum err e =
+        gemm_grouped_dgrad_ref(c->write[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
+    free(g.rows);
+    return e;
+}
+
+enum err backend_cpu_grouped_wgrad(const struct call *c)
+{
+    struct grouped g;
+    TRY(grouped_shape(&g, c, c->read[2], c->add[0]));
+    const enum err e =
+        gemm_grouped_wgrad_ref(c->add[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
+    free(g.rows);
+    return e;
+}

@@ -1,0 +1,100 @@
+/* Launchers at the two ends of a step: tokens in, parameters updated. Optimizer ops work on this rank's slice
+ * of a bucket, whose m, v and master buffers hold only that slice. */
+#include "exec/backend_cpu.h"
+#include "kernels/optimizer.h"
+#include <string.h>
+
+/* ---- tokens ---- */
+
+/* The step's sequences are the same under every fold: micro-batch m of dp rank d takes (m dp + d) mbs and the
+ * next ones. */
+static int64_t sequence(const struct call *c, int64_t s)
+{
+    const struct plan *p = &c->job->plan;
+    return (int64_t)c->iter * p->gbs + ((int64_t)c->micro * p->dp + c->at.dp) * p->mbs + s;
+}
+
+static enum err check_text(const struct call *c)
+{
+    const int64_t least = c->job->plan.seq + 4;
+    if (c->text_n >= least) return OK;
+    return fail(
+        c->d, ERR_CONFIG,
+        "the data has %lld bytes; sequences of %d tokens need at least %lld: shorten --seq or give more data",
+        (long long)c->text_n, c->job->plan.seq, (long long)least);
+}
+
+/* Tokens are bytes; the i-th write is the text i further on. */
+enum err backend_cpu_data(const struct call *c)
+{
+    const struct rope at = backend_cpu_positions(c);
+    const int local = at.seq / at.cp, vocab = c->job->model.vocab;
+    TRY(check_text(c));
+    for (int64_t r = 0; r < c->write[0].rows; r++) {
+        const int64_t start = sequence(c, r / local) * at.seq % (c->text_n - at.seq - 3);
+        const int64_t from = start + rope_position((int)(r % local), at.seq, at.cp, at.index);
+        for (int i = 0; i < OP_WRITES && c->write[i].p; i++)
+            ((int32_t *)c->write[i].p)[r] = c->text[from + i] % vocab;
+    }
+    return OK;
+}
+
+/* ---- parameters ---- */
+
+enum { METRIC_SQUARES = 2 }; /* place of the gradients' square sum in the metric buffer */
+
+enum err backend_cpu_zero(const struct call *c)
+{
+    memset(c->write[0].p, 0, (size_t)backend_cpu_B(c, c->write[0], c->op->io.write[0]));
+    return OK;
+}
+
+static int64_t slice(const struct call *c, struct operand whole)
+{
+    return whole.rows * whole.cols / c->members;
+}
+
+enum err backend_cpu_sumsq(const struct call *c)
+{
+    float *metric = c->add[0].p;
+    const float *g = c->read[0].p;
+    const int64_t n = slice(c, c->read[0]);
+    return optimizer_sumsq_ref(&metric[METRIC_SQUARES], g + c->me * n, n, 1.0 / c->op->copies);
+}
+
+static double clip_scale(const struct call *c)
+{
+    const float *metric = c->read[1].p;
+    return optimizer_clip(metric[METRIC_SQUARES], c->job->plan.clip);
+}
+
+enum err backend_cpu_adamw(const struct call *c)
+{
+    const struct plan *p = &c->job->plan;
+    const int64_t n = slice(c, c->read[0]);
+    const float *g = c->read[0].p;
+    float *w = c->add[0].p;
+    const struct optimizer_adamw o = {.lr = p->lr,
+                                      .beta1 = p->beta1,
+                                      .beta2 = p->beta2,
+                                      .eps = p->adam_eps,
+                                      .weight_decay = p->weight_decay,
+                                      .scale = clip_scale(c),
+                                      .step = c->iter + 1};
+    return optimizer_adamw_ref(w + c->me * n, c->add[1].p, c->add[2].p, c->add[3].p, g + c->me * n, n, &o);
+}
+
+enum err backend_cpu_sgd(const struct call *c)
+{
+    const int64_t n = slice(c, c->read[0]);
+    const float *g = c->read[0].p;
+    float *w = c->add[0].p;
+    return optimizer_sgd_ref(w + c->me * n, c->add[1].p, g + c->me * n, n, c->job->plan.lr, clip_scale(c));
+}
+
+/* A framework's reference: no work, only a use. */
+enum err backend_cpu_hold(const struct call *c)
+{
+    (void)c;
+    return OK;
+}
