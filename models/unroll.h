@@ -29,8 +29,13 @@ enum err unroll_all(struct unroll *u, struct arena *a, const struct program *pr,
 /* Offsets: two lives share bytes only if every use of one has surely finished before the first use of the other.
  * Offsets are multiples of 64. Fills life.offset and arena_B. */
 void unroll_plan(struct unroll *u, struct arena *a, const struct program *pr);
-/* The life of `buf` (view or root) for an item's micro-batch. */
+/* The life of `buf` (view or root) for an item's micro-batch; NULL when no item uses it. */
 const struct life *unroll_life(const struct unroll *u, const struct program *pr, const struct item *i, int buf);
+
+/* Whether two lives may be alive together: neither has surely ended before the other begins. */
+int unroll_meet(const struct unroll *u, const struct program *pr, const struct life *a, const struct life *b);
+/* "stage 0, step 3 (BWD of chunk 1, micro-batch 2): RECV" for messages; 160 bytes are enough. Returns `to`. */
+char *unroll_item_text(char *to, size_t to_B, const struct unroll *u, const struct program *pr, int item);
 
 /* Plays all stages at zero price: names the ring of stages that wait for each other, a life read before it is written,
  * two lives on the same bytes that may be alive together. `planned`: offsets are checked too. The executor refuses what this did not pass. */
