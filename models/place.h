@@ -7,14 +7,15 @@
 enum link { LINK_SELF, LINK_NVLINK, LINK_NIC };
 
 struct place {
-    int32_t size;               /* ranks in the group                                                    */
-    int32_t link;               /* the slowest link a member needs                                       */
-    int32_t domains;            /* NVLink domains the worst group of this kind touches                   */
-    int32_t in_domain;          /* fewest members that one touched domain holds in that worst group      */
-    int32_t straddles;          /* groups of this kind whose domains hold unequal numbers of members     */
-    int32_t groups;             /* groups of this kind in the plan                                       */
-    int32_t same_rail;          /* members in different domains have the same index in their domain      */
-    int32_t nic_share;          /* groups of this kind that share one domain's NICs                      */
+    int32_t size;               /* ranks in the group                                                          */
+    int32_t link;               /* enum link: the slowest that a member needs                                  */
+    int32_t domains;            /* NVLink domains that the worst group of this kind touches                    */
+    int32_t in_domain;          /* fewest members that one touched domain holds in a group with that many      */
+    int32_t straddles;          /* groups with unequal numbers of members in their domains, or that touch more
+                                   domains than the best placed group of their kind                            */
+    int32_t groups;             /* groups of this kind in the plan                                             */
+    int32_t same_rail;          /* in every group, all domains hold the same indices (1 inside one domain)     */
+    int32_t nic_share;          /* most groups of this kind that leave one domain through its NICs; at least 1 */
 };
 
 const char *place_link_name(enum link l);
@@ -22,7 +23,8 @@ const char *place_link_name(enum link l);
  * gpus_per_host; else the largest d <= domain that divides gpus. 256 on NVL72 -> 64; 288 -> 72. */
 int place_domain_gpus(int gpus, int domain, int gpus_per_host);
 int place_domain(const struct plan *p, int rank);       /* index of the rank's domain */
-/* The worst group of kind `g` in stage 0..pp-1 (they are alike by construction; all are looked at). */
+/* All groups of kind `g`, the worst one described. PREV and NEXT are the same pairs, each counted in its sender's domain;
+ * the pair that closes the ring of stages exists only with vpp > 1. A few microseconds, whatever the number of GPUs. */
 struct place place_of(const struct job *j, enum group g);
 
 #endif
