@@ -18,7 +18,7 @@ static int64_t exec_life_index(const struct program *pr, const struct item *it, 
 static int exec_life_for_ever(const struct program *pr, int id, int stage)
 {
     const struct buf *b = &pr->buf[id];
-    return b->keep != KEEP_MICRO && !b->view && (b->stage == stage || b->keep == KEEP_METRIC);
+    return b->keep != KEEP_MICRO && !b->view && b->stage == stage;
 }
 
 static void exec_life_touch(struct exec_life *l, const struct exec_rank *r, const struct item *it, int root)

@@ -148,7 +148,7 @@ static int exec_rank_drain(struct exec_rank *r, int step)
 static void exec_rank_read_metrics(struct exec_rank *r, int step)
 {
     const struct item once = { .micro = -1 };
-    const float *m = (const float *)(void *)(r->arena + unroll_life(r->u, r->x->pr, &once, r->x->pr->metric)->offset);
+    const float *m = (const float *)(void *)(r->arena + unroll_life(r->u, r->x->pr, &once, r->x->pr->metric + r->at.pp)->offset);
     r->step[step] = (struct exec_step){ .loss = m[0], .mtp_loss = m[1], .grad_norm = sqrt(m[2]) };
 }
 
