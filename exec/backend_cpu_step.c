@@ -24,17 +24,25 @@ static enum err check_text(const struct call *c)
         (long long)c->text_n, c->job->plan.seq, (long long)least);
 }
 
-/* Tokens are bytes; the i-th write is the text i further on. */
+static int64_t rows_written(const struct call *c)
+{
+    int i = 0;
+    while (i < OP_WRITES && !c->write[i].p) i++;
+    return i < OP_WRITES ? c->write[i].rows : 0;
+}
+
+/* Tokens are bytes; the i-th write, where a stage wants it, is the text i further on. */
 enum err backend_cpu_data(const struct call *c)
 {
     const struct rope at = backend_cpu_positions(c);
     const int local = at.seq / at.cp, vocab = c->job->model.vocab;
+    const int64_t rows = rows_written(c);
     TRY(check_text(c));
-    for (int64_t r = 0; r < c->write[0].rows; r++) {
+    for (int64_t r = 0; r < rows; r++) {
         const int64_t start = sequence(c, r / local) * at.seq % (c->text_n - at.seq - 3);
         const int64_t from = start + rope_position((int)(r % local), at.seq, at.cp, at.index);
-        for (int i = 0; i < OP_WRITES && c->write[i].p; i++)
-            ((int32_t *)c->write[i].p)[r] = c->text[from + i] % vocab;
+        for (int i = 0; i < OP_WRITES; i++)
+            if (c->write[i].p) ((int32_t *)c->write[i].p)[r] = c->text[from + i] % vocab;
     }
     return OK;
 }
