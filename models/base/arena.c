@@ -64,9 +64,10 @@ char *arena_strdup(struct arena *a, const char *s)
 char *arena_printf(struct arena *a, const char *format, ...)
 {
     va_list args, again;
+    char none[1];
     va_start(args, format);
     va_copy(again, args);
-    const int n = vsnprintf(NULL, 0, format, args);
+    const int n = vsnprintf(none, sizeof none, format, args);
     va_end(args);
     if (n < 0) arena_exhausted(0);
     char *text = arena_alloc(a, (size_t)n + 1);
