@@ -16,18 +16,6 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
     return unroll_check(u, pr, 1, d);
 }
 
-/* Capacity of what each size buffer sizes: the smallest, should they differ. */
-static void exec_find_sized(struct exec_shared *x, struct arena *a)
-{
-    x->sized = arena_alloc(a, (size_t)x->pr->n_buf * sizeof *x->sized);
-    for (int id = 1; id < x->pr->n_buf; id++) {
-        const struct buf *b = &x->pr->buf[id];
-        if (!b->size) continue;
-        int64_t *cap = &x->sized[b->size][b->size_at];
-        if (!*cap || b->rows < *cap) *cap = b->rows;
-    }
-}
-
 static void exec_open(struct exec_shared *x, struct arena *a)
 {
     const int traced = x->ask->iters_traced;
@@ -37,7 +25,6 @@ static void exec_open(struct exec_shared *x, struct arena *a)
     x->n_rank = x->j->plan.gpus;
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
     x->rank = arena_alloc(a, (size_t)x->n_rank * sizeof *x->rank);
-    exec_find_sized(x, a);
     for (int i = 0; i < x->n_rank; i++) exec_rank_open(&x->rank[i], x, a, i);
 }
 

@@ -20,8 +20,8 @@ static enum err exec_bind_operand(struct operand *to, const struct exec_rank *r,
     const struct buf *b = &r->x->pr->buf[id];
     const int64_t rows = exec_bind_true_rows(r, it, b);
     if (rows < 0 || rows > b->rows)
-        return fail(d, ERR_NO, "rank %d, %s of layer %d, micro-batch %d: buffer %d holds at most %lld rows, its size says %lld: "
-                    "the size was not written before it was read", r->rank, op_name((enum op_kind)r->x->pr->op[it->op].kind),
+        return fail(d, ERR_NO, "rank %d, %s of layer %d, micro-batch %d: buffer %d holds %lld rows, its size says %lld: "
+                    "either it is short, or its size was read before it was written", r->rank, op_name((enum op_kind)r->x->pr->op[it->op].kind),
                     r->x->pr->op[it->op].layer, it->micro, id, (long long)b->rows, (long long)rows);
     *to = (struct operand){ exec_bind_at(r, it, id), rows, b->cols };
     return OK;
@@ -71,17 +71,4 @@ void exec_bind_rows(int32_t rows[2], const struct call *c)
     if (n < 0) n = exec_bind_sized(c->add, io->add, OP_ADDS, c->pr);
     if (n < 0) n = exec_bind_sized(c->read, io->read, OP_READS, c->pr);
     if (n > 0) rows[0] = (int32_t)n;
-}
-
-enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, struct diag *d)
-{
-    const int32_t *size = c->write[0].p;
-    const int64_t *cap = r->x->sized[c->op->io.write[0]];
-    for (int at = 0; at < 2; at++) {
-        if (!cap[at] || size[at] <= cap[at]) continue;
-        return fail(d, ERR_NO, "capacity overflow: rank %d, layer %d, micro-batch %d, step %d: %d routed rows arrive, buffers hold "
-                    "%lld; --capacity %.3f or more is needed (or --capacity worst)", r->rank, c->op->layer, c->micro, c->iter,
-                    size[at], (long long)cap[at], (double)size[at] / (double)r->x->pr->even[at]);
-    }
-    return OK;
 }

@@ -17,7 +17,6 @@ struct exec_shared {
     pthread_mutex_t lock;               /* guards e and d */
     enum err e; struct diag d;
     _Atomic int stop;
-    int64_t (*sized)[2];                /* [size buffer][at]: capacity rows of the buffers that it sizes, 0: none */
 };
 
 /* Births and deaths of buffer instances, counted from uses alone: `life` is asked only for the offset. An instance is
@@ -69,12 +68,10 @@ void *exec_lane_main(void *lane);
 int   exec_lane_wait_done(struct exec_rank *r, struct bell *b, int item, int step);
 
 /* ---- exec_bind.c ---- */
-/* Operands, true rows and communicator of an item. ERR_NO when a size lies outside its capacity: it was not written. */
+/* Operands, true rows and communicator of an item. ERR_NO when true rows lie outside a buffer's capacity. */
 enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, int step, struct diag *d);
 /* What a span says of rows (trace.h), after the launch. */
 void exec_bind_rows(int32_t rows[2], const struct call *c);
-/* After SIZES: ERR_NO when a routed buffer is too small for what will arrive. */
-enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, struct diag *d);
 
 /* ---- exec_life.c ---- */
 void exec_life_open(struct exec_life *l, struct arena *a, const struct exec_rank *r);
