@@ -5,21 +5,30 @@
 #define SIM_COST_H
 #include "models/place.h"
 #include "models/program.h"
+#include "sim/flow.h"
 
 struct cost {
     const struct program *pr; const struct job *job;
     struct place place[GROUP_COUNT];
+    struct flow flow;
 };
+/* Memory comes from the program's arena. */
 void cost_init(struct cost *c, const struct program *pr, const struct job *j);
 /* Seconds of an op whose routed buffers hold even[0], even[1] rows. Transfers only: waiting for peers is the simulator's. */
 double cost_op_s(const struct cost *c, int op, const int64_t even[2]);
+/* 0 for ops that launch nothing: HOLD, and collectives of a group of one. */
 double cost_issue_s(const struct cost *c, int op);
 /* All ops at the program's even rows; n_op doubles from the arena. */
 double *cost_all_s(const struct cost *c, struct arena *a);
 
+/* FLOP per second of the dense peak for `t`; where the GPU has no such path, of the next wider type it has. */
+double cost_peak(const struct system *s, enum dtype t);
+/* Roofline: the slower of arithmetic and bytes, and the floor of a kernel. */
 double cost_gemm_s(const struct cost *c, const struct work *w, int grouped);
 double cost_attention_s(const struct cost *c, const struct work *w, int backward);
 double cost_memory_s(const struct cost *c, const struct work *w);
+/* Bytes that pass between GPU and host: token rows in, routed sizes out. */
+double cost_host_s(const struct cost *c, double bytes);
 double cost_comm_s(const struct cost *c, const struct op *o, const struct work *w);
 
 #endif

@@ -1,17 +1,26 @@
 /* A pass (or a block of one) as algebra: its time is a (max,+) matrix, its memory a pair. Both are associative, so
- * blocks are priced once and multiplied: pass = block (x) block (x) ..., step = sum over the schedule (sim.h).
- * State: when each stream is free, when the host is, and when the pass's input is there; out: the same, with the pass's
- * output in the input's place. RECV and SEND are not in it: the simulator meets them. */
+ * blocks are priced once and multiplied: pass = block (x) block (x) ..., step = the schedule of passes (sim.h).
+ * State: when each stream is free, when the host is, and when the data of the forward and of the backward half is there.
+ * A RECV's time is the simulator's: its completion comes in as DATA. A SEND leaves as DATA: the time when it could start if its
+ * stream were free. Both count with their host time and their buffers; inside a run without them DATA is the input
+ * and the output of a block. */
 #ifndef SIM_PASS_H
 #define SIM_PASS_H
 #include "sim/cost.h"
 
-enum { PASS_HOST = STREAM_COUNT, PASS_DATA, PASS_DIM };     /* rows and columns besides the streams */
+enum { PASS_HOST = STREAM_COUNT, PASS_DATA, PASS_DATA_BWD, PASS_DIM };     /* rows and columns besides the streams */
 
+/* What a run exchanges with other stages, of its forward half [0] and backward half [1]. */
+struct pass_wire {
+    int8_t recv, send;
+    double recv_issue_s;            /* the RECV is issued this long after the host begins the run          */
+    double recv_s, send_s;          /* prices of the transfer                                              */
+};
 struct pass_price {
-    double m[PASS_DIM][PASS_DIM];   /* m[to][from] seconds; -INFINITY: no path                       */
-    double net_B, peak_B;           /* bytes alive after less before; most alive during, less before */
-    double busy_s[STREAM_COUNT];    /* sum of durations                                              */
+    double m[PASS_DIM][PASS_DIM];   /* m[to][from] seconds; -INFINITY: no path                             */
+    double net_B, peak_B;           /* bytes alive after less before; most alive during, less before       */
+    double busy_s[STREAM_COUNT];    /* sum of durations; p2p is not in it                                  */
+    struct pass_wire wire[2];
 };
 
 void pass_identity(struct pass_price *p);
@@ -19,13 +28,18 @@ void pass_identity(struct pass_price *p);
 void pass_multiply(struct pass_price *out, const struct pass_price *a, const struct pass_price *b);
 /* The state after the pass; in and out may be the same array. */
 void pass_apply(double out[PASS_DIM], const struct pass_price *p, const double in[PASS_DIM]);
-/* Prices ops order[0 .. n - 1] as one run in list order. `x_in` (0: none): a buffer that arrives as PASS_DATA; `x_out`: whose
- * completion is PASS_DATA afterwards. `kept`: per buffer, what a life crossing the run's edges means (pass_kept).
- * op_s: cost_all_s. */
-struct pass_kept { int8_t *before, *after; };   /* per root buffer: used before this run / after it, in the micro-batch's passes */
-void pass_price(struct pass_price *out, const struct cost *c, const double *op_s, const int32_t *order, int n, int x_in,
-                int x_out, const struct pass_kept *kept);
-/* Every pass of a program: n_pass prices from the arena. Boundary sends and receives are left out, their buffers counted. */
+
+/* A run's boundary buffers by half, 0: none. One that no RECV of the run writes comes from the run before; one that no
+ * SEND reads goes to the run after. */
+struct pass_edge { int32_t in[2], out[2]; };
+/* Prices ops order[0 .. n - 1] as one run in list order. `kind` says which passes of their micro-batch come before and
+ * after: lives that these use too cross the run's edges. op_s: cost_all_s. */
+void pass_price(struct pass_price *out, const struct cost *c, const double *op_s, enum pass_kind kind, const int32_t *order, int n,
+                const struct pass_edge *edge);
+/* A chunk's FWD, BWD, BWD_INPUT and BWD_WEIGHT by its op ranges, whatever the schedule holds; other kinds are identities.
+ * For a program of one block (program_build_block, chunk 0). */
+void pass_price_chunk(struct pass_price price[PASS_COUNT], const struct cost *c, const double *op_s, int chunk);
+/* Every pass of a program: n_pass prices from the arena. */
 struct pass_price *pass_price_all(const struct cost *c, const double *op_s, struct arena *a);
 
 #endif

@@ -1,0 +1,59 @@
+/* One op to its family's formula, and the host's share. */
+#include "sim/cost.h"
+#include <math.h>
+
+void cost_init(struct cost *c, const struct program *pr, const struct job *j)
+{
+    *c = (struct cost){ .pr = pr, .job = j };
+    for (int g = 0; g < GROUP_COUNT; g++) c->place[g] = place_of(j, (enum group)g);
+    flow_init(&c->flow, pr->arena, pr);
+}
+
+/* Nothing is launched: a reference held, a collective of one. */
+static int launches(const struct cost *c, const struct op *o)
+{
+    if (o->kind == OP_HOLD) return 0;
+    return op_family((enum op_kind)o->kind) != FAMILY_COMM || c->place[o->group].size > 1;
+}
+
+static double operand_B(const struct program *pr, const struct op *o)
+{
+    double bytes = 0;
+    for (int i = 0; i < OP_WRITES; i++)
+        if (o->io.write[i]) bytes += (double)buf_B(&pr->buf[o->io.write[i]]);
+    return bytes;
+}
+
+double cost_op_s(const struct cost *c, int op, const int64_t even[2])
+{
+    const struct op *o = &c->pr->op[op];
+    if (!launches(c, o)) return 0;
+    const struct work w = op_work(c->pr, o, even);
+    switch (op_family((enum op_kind)o->kind)) {
+    case FAMILY_GEMM: return cost_gemm_s(c, &w, 0);
+    case FAMILY_GROUPED: return cost_gemm_s(c, &w, 1);
+    case FAMILY_ATTENTION: return cost_attention_s(c, &w, o->kind == OP_ATTN_BWD);
+    case FAMILY_COMM: case FAMILY_P2P: return cost_comm_s(c, o, &w);
+    case FAMILY_HOST: return cost_host_s(c, operand_B(c->pr, o));
+    default: return cost_memory_s(c, &w);
+    }
+}
+
+double cost_issue_s(const struct cost *c, int op)
+{
+    return launches(c, &c->pr->op[op]) ? c->job->system.issue_s * c->job->stack.issue : 0;
+}
+
+double *cost_all_s(const struct cost *c, struct arena *a)
+{
+    double *op_s = arena_alloc(a, (size_t)c->pr->n_op * sizeof *op_s);
+    for (int i = 1; i < c->pr->n_op; i++) op_s[i] = cost_op_s(c, i, c->pr->even);
+    return op_s;
+}
+
+double cost_peak(const struct system *s, enum dtype t)
+{
+    if (s->peak_flop_per_s[t] > 0) return s->peak_flop_per_s[t];
+    if (t == DT_FP8 && s->peak_flop_per_s[DT_BF16] > 0) return s->peak_flop_per_s[DT_BF16];
+    return s->peak_flop_per_s[DT_F32];
+}
