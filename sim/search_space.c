@@ -28,6 +28,14 @@ static int space_ffn_ok(const struct model *m, int tp)
     return (m->experts > 0 && m->dense_layers == 0 ? 1 : m->ffn % tp == 0) && m->shared_ffn % tp == 0;
 }
 
+/* Every token picks as many of a rank's experts as it can. */
+static int space_capacity_ok(const struct search_space *s, int ep)
+{
+    const struct model *m = &s->job->model;
+    const int here = m->experts / ep, picked = m->topk < here ? m->topk : here;
+    return !s->fixed[SEARCH_KEY_CAPACITY] || s->job->plan.capacity <= (double)ep * picked / m->topk;
+}
+
 int search_space_refuses(const struct search_space *s, const struct search_grid *g)
 {
     const struct model *m = &s->job->model;
@@ -36,11 +44,11 @@ int search_space_refuses(const struct search_space *s, const struct search_grid 
     if (gqa && m->kv_heads % g->tp && g->tp % m->kv_heads) return SEARCH_KV_HEADS;
     if (!space_ffn_ok(m, g->tp)) return SEARCH_FFN;
     if (!space_seq_ok(s, g)) return SEARCH_SEQ;
-    if (m->experts && g->tp > 1 && !space_sp(s, g)) return SEARCH_SP;
+    if (g->tp > 1 && !space_sp(s, g)) return SEARCH_SP;
     if (!m->experts) return g->ep * g->etp > 1 ? SEARCH_DENSE : -1;
     if (m->experts % g->ep) return SEARCH_EP;
     if (m->expert_ffn % g->etp) return SEARCH_ETP;
-    return -1;
+    return space_capacity_ok(s, g->ep) ? -1 : SEARCH_CAPACITY;
 }
 
 static int space_refuses_layout(const struct search_space *s, int pp)
@@ -267,6 +275,7 @@ enum err search_space_plan(struct job *j, const struct search_space *s, const st
     to->vpp = p->vpp, to->mbs = p->mbs, to->order = p->order, to->ep_overlap = p->weave;
     to->recompute = recompute;
     if (!s->fixed[SEARCH_KEY_SP]) to->sp = -1;
+    if (!s->fixed[SEARCH_KEY_CAPACITY]) to->capacity = 0;
     if (!s->fixed[SEARCH_KEY_SCHEDULE]) to->schedule = -1;
     if (!s->fixed[SEARCH_KEY_VPP_GROUP]) to->vpp_group = 0;
     if (!s->fixed[SEARCH_KEY_LAYOUT]) snprintf(to->layout, sizeof to->layout, "auto");

@@ -12,10 +12,11 @@
     X(KV_HEADS, "neither tp nor the K/V heads divide the other")                                                  \
     X(FFN, "tp does not divide a feed-forward width")                                                             \
     X(SEQ, "the sequence is no multiple of cp lcm(2, tp) (cp 1: of tp)")                                          \
-    X(SP, "tp > 1 with experts needs sequence parallelism")                                                       \
+    X(SP, "tp > 1 without sequence parallelism")                                                       \
     X(DENSE, "the model has no experts to spread over ep and etp")                                                \
     X(EP, "ep does not divide the experts")                                                                       \
     X(ETP, "etp does not divide the expert width")                                                                \
+    X(CAPACITY, "the capacity given exceeds the most that a rank can receive")                                    \
     X(LAYOUT, "more pipeline chunks than layers, embedding, MTP and loss, or not those of the layout given")      \
     X(GBS, "dp times the micro-batch does not divide the global batch")                                           \
     X(SCHEDULE, "no schedule that is asked for and that the stack offers runs on it")
@@ -32,7 +33,7 @@ const char *search_space_rule_text(enum search_rule r);
 #define SEARCH_KEY_LIST(X)                                                                                        \
     X(TP, "tp") X(CP, "cp") X(PP, "pp") X(VPP, "vpp") X(ETP, "etp") X(EP, "ep") X(ORDER, "order") X(LAYOUT, "layout") \
     X(SCHEDULE, "schedule") X(VPP_GROUP, "vpp_group") X(MBS, "mbs") X(RECOMPUTE, "recompute") X(EP_OVERLAP, "ep_overlap") \
-    X(SP, "sp")
+    X(SP, "sp") X(CAPACITY, "capacity")
 enum search_key {
 #define X(id, key) SEARCH_KEY_##id,
     SEARCH_KEY_LIST(X)
