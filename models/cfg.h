@@ -81,5 +81,7 @@ extern const int cfg_embedded_n;
 enum err cfg_check_name(const char *kind, const char *arg, const char *where, struct diag *d);
 /* `arg` with '/' or ending in .yaml or .json is a file; else a name in `kind`, unknown ones refused with the nearest. */
 enum err cfg_read_named(struct cfg *c, struct arena *a, const char *kind, const char *arg, struct diag *d);
+/* "qwen" for "configs/models/qwen.yaml": what a description is called that does not name itself. Returns `to`. */
+char *cfg_stem(char *to, size_t to_B, const char *name);
 
 #endif

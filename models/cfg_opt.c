@@ -403,3 +403,10 @@ enum err cfg_read_named(struct cfg *c, struct arena *a, const char *kind, const 
     const struct cfg_file *f = cfg_named(kind, arg);
     return cfg_read_text(c, a, arena_printf(a, "configs/%s/%s.yaml", kind, arg), f->text, strlen(f->text), d);
 }
+
+char *cfg_stem(char *to, size_t to_B, const char *name)
+{
+    const char *slash = strrchr(name, '/'), *from = slash != NULL ? slash + 1 : name, *dot = strrchr(from, '.');
+    snprintf(to, to_B, "%.*s", (int)(dot != NULL && dot > from ? (size_t)(dot - from) : strlen(from)), from);
+    return to;
+}

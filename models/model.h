@@ -28,7 +28,9 @@ struct model {
 extern const struct opt model_opts[];
 extern const int model_n_opt;
 
+/* From a name or path; from a document. Both end with model_check, whose errors then get the place of the key. */
 enum err model_read(struct model *m, struct arena *a, const char *arg, struct diag *d);
+enum err model_fill(struct model *m, const struct cfg *c, struct diag *d);
 /* Sizes that cannot be: heads and groups that do not divide, top-k above the experts kept, ... (cases C09). */
 enum err model_check(const struct model *m, struct diag *d);
 
@@ -38,7 +40,8 @@ static inline int model_qk_dim(const struct model *m)
 static inline int model_v_dim(const struct model *m) { return m->attention == ATTENTION_MLA ? m->v_dim : m->head_dim; }
 
 /* Parameters, true vocabulary, router and its bias counted, one copy of tied tables. `total` without MTP; `active` is
- * total less the experts a token does not use; `mtp` what the MTP layers add (tables shared). */
+ * total less the experts a token does not use; `mtp` what the MTP layers add (tables shared); `expert` those of all
+ * routed experts, MTP's apart. */
 struct model_params { int64_t total, active, mtp, expert; };
 struct model_params model_params(const struct model *m);
 /* FLOP per token of a training step, forward and backward, causal half of attention; Megatron's counter

@@ -30,6 +30,8 @@ struct stack {
 extern const struct opt stack_opts[];
 extern const int stack_n_opt;
 
+/* From a name or path; from a document. ERR_CONFIG also when the default dispatcher is not among the offered. */
 enum err stack_read(struct stack *s, struct arena *a, const char *arg, struct diag *d);
+enum err stack_fill(struct stack *s, const struct cfg *c, struct diag *d);
 
 #endif

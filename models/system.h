@@ -33,7 +33,10 @@ struct system {
 extern const struct opt system_opts[];
 extern const int system_n_opt;
 
+/* From a name or path; from a document. Both end with system_check, whose errors then get the place of the key. */
 enum err system_read(struct system *s, struct arena *a, const char *arg, struct diag *d);
+enum err system_fill(struct system *s, const struct cfg *c, struct diag *d);
+/* No peak, or peaks without efficiencies; a domain that is no multiple of the GPUs of a host. */
 enum err system_check(const struct system *s, struct diag *d);
 
 #endif

@@ -1,0 +1,61 @@
+/* Reads configs/stacks. The lists of names here are also those of the plan's options. */
+#include "models/stack.h"
+#include <stddef.h>
+
+const char *const stack_schedules[] = { "1f1b", "interleaved", "fwd-bwd", NULL };
+const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", "full", NULL };
+const char *const stack_dispatchers[] = { "alltoall", NULL };
+
+/* key, type, field, names, unit, lowest, highest, default (0: required), help */
+#define STACK_OPTS(X)                                                                                                \
+    X("name",          TEXT,   name,           0,                 NONE, 0, 0,    "",   "name in answers; default: of the file")         \
+    X("runs",          BOOL,   runs,           0,                 NONE, 0, 1,    "0",  "1: this program's executor runs it")            \
+    X("schedules",     SET,    schedules,      stack_schedules,   NONE, 0, 0,    0,    "pipeline schedules offered, such as [1f1b, interleaved]") \
+    X("recompute",     SET,    recomputes,     stack_recomputes,  NONE, 0, 0,    0,    "modules whose activations it can recompute")    \
+    X("dispatchers",   SET,    dispatchers,    stack_dispatchers, NONE, 0, 0,    0,    "ways to send tokens to experts")                \
+    X("dispatcher",    NAME,   dispatcher,     stack_dispatchers, NONE, 0, 0,    0,    "the default way")                               \
+    X("split_wgrad",   BOOL,   split_wgrad,    0,                 NONE, 0, 1,    "0",  "1: weight gradients may be passes of their own") \
+    X("capacity",      NUMBER, capacity,       0,                 NONE, 0, 1e4,  0,    "rows of routed buffers over even routing; 0: the load's") \
+    X("vocab_multiple", INT,   vocab_multiple, 0,                 NONE, 1, 1024, 0,    "the vocabulary is padded to a multiple of this times tp") \
+    X("issue",         NUMBER, issue,          0,                 NONE, 0, 1000, 0,    "host time per op, in units of the system's host.issue") \
+    X("host_reads",    BOOL,   host_reads,     0,                 NONE, 0, 1,    0,    "1: the host waits for routed row counts")       \
+    X("arena",         BOOL,   arena,          0,                 NONE, 0, 1,    0,    "1: memory is planned offsets; 0: a framework's allocator") \
+    X("grad_fp32",     BOOL,   grad_fp32,      0,                 NONE, 0, 1,    0,    "1: main gradients are fp32 in bf16 training")   \
+    X("overhead",      NUMBER, overhead_B,     0,                 B,    0, 1e12, 0,    "bytes the software holds beside the program")
+
+const struct opt stack_opts[] = {
+#define X(k, t, f, n, u, low, high, d, h)                                                                            \
+    { .key = k, .type = OPT_##t, .at = offsetof(struct stack, f), .size = sizeof(((struct stack *)0)->f),            \
+      .names = n, .unit = UNIT_##u, .lo = low, .hi = high, .def = d, .help = h },
+    STACK_OPTS(X)
+#undef X
+};
+const int stack_n_opt = LEN(stack_opts);
+
+static enum err stack_check(const struct stack *s, struct diag *d)
+{
+    if (s->schedules == 0) return fail(d, ERR_CONFIG, "schedules is empty, 1 is needed at least: name one, such as 1f1b");
+    if (!(s->dispatchers & 1 << s->dispatcher))
+        return fail(d, ERR_CONFIG, "dispatcher = %s is not among the dispatchers: add it there", stack_dispatchers[s->dispatcher]);
+    if (s->capacity > 0 && s->capacity < 1)
+        return fail(d, ERR_CONFIG, "capacity = %g is below 1: even routing would overflow; use at least 1, or 0 for none", s->capacity);
+    return OK;
+}
+
+enum err stack_fill(struct stack *s, const struct cfg *c, struct diag *d)
+{
+    struct stack read = { 0 };
+    TRY(cfg_fill(&read, NULL, stack_opts, stack_n_opt, c, d));
+    const enum err status = stack_check(&read, d);
+    if (status != OK) return cfg_locate(d, status, stack_opts, stack_n_opt, NULL, c);
+    if (*read.name == '\0') cfg_stem(read.name, sizeof(read.name), c->name);
+    *s = read;
+    return OK;
+}
+
+enum err stack_read(struct stack *s, struct arena *a, const char *arg, struct diag *d)
+{
+    struct cfg c;
+    TRY(cfg_read_named(&c, a, "stacks", arg, d));
+    return stack_fill(s, &c, d);
+}
