@@ -40,12 +40,13 @@ static const struct report_col step_cols[] = {
     { "tokens_per_s", "tokens/s", REPORT_NUMBER, offsetof(struct step_row, tokens_per_s) },
     { "tflops", "TFLOPS/rank", REPORT_NUMBER, offsetof(struct step_row, tflops) },
 };
-struct sum_row { int64_t live_peak_B, arena_B, spans; double score_gap; const char *trace; };
+struct sum_row { int64_t live_peak_B, arena_B, touched_B, spans; double score_gap; const char *trace; };
 static const struct report_col sum_cols[] = {
     { "trace", "trace", REPORT_TEXT, offsetof(struct sum_row, trace) },
     { NULL, "spans", REPORT_LONG, offsetof(struct sum_row, spans) },
     { "live_peak_B", "most bytes alive on a rank", REPORT_LONG, offsetof(struct sum_row, live_peak_B) },
     { "arena_B", "largest arena, bytes", REPORT_LONG, offsetof(struct sum_row, arena_B) },
+    { "touched_B", "  of which used", REPORT_LONG, offsetof(struct sum_row, touched_B) },
     { "score_gap", "smallest gap below the k-th routing score", REPORT_NUMBER, offsetof(struct sum_row, score_gap) },
 };
 
@@ -135,8 +136,10 @@ static struct sum_row sum_up(struct arena *a, const struct run *r, const char *o
 {
     struct sum_row s = { .spans = r->r.trace.n, .score_gap = r->job.model.experts ? (double)r->r.score_gap : (double)NAN,
                          .trace = arena_printf(a, "%s/trace.mft", out) };
-    for (int i = 0; i < r->job.plan.gpus; i++)
+    for (int i = 0; i < r->job.plan.gpus; i++) {
         if (r->r.live_B[i] > s.live_peak_B) s.live_peak_B = r->r.live_B[i];
+        if (r->r.touched_B[i] > s.touched_B) s.touched_B = r->r.touched_B[i];
+    }
     for (int i = 0; i < r->pr.n_stage; i++)
         if (r->u[i].arena_B > s.arena_B) s.arena_B = r->u[i].arena_B;
     return s;

@@ -1,0 +1,259 @@
+/* moefold compare: what was predicted beside what was measured, of a directory that `run` wrote. Three columns: predicted,
+ * predicted at the load that the run really routed, measured: the first gap is the load's, the second the model's. */
+#include "sim/sim.h"
+#include "tools/answer.h"
+#include "tools/args.h"
+#include "tools/join.h"
+#include "tools/verb.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* Everything that is laid side by side, in one arena. */
+struct compare {
+    struct job job; struct program pr; struct unroll *u; struct cost cost;
+    struct trace side[JOIN_SIDES];
+    int iter, n_iter;
+    struct join join;
+    json_t *run;                                /* run.json */
+};
+
+struct head_row { const char *what; double predicted, at_load, measured, ratio; };
+static const struct report_col step_cols[] = {
+    { NULL, "", REPORT_TEXT, offsetof(struct head_row, what) },
+    { NULL, "predicted", REPORT_S, offsetof(struct head_row, predicted) },
+    { NULL, "at the measured load", REPORT_S, offsetof(struct head_row, at_load) },
+    { NULL, "measured", REPORT_S, offsetof(struct head_row, measured) },
+    { NULL, "measured / at load", REPORT_NUMBER, offsetof(struct head_row, ratio) },
+};
+static const struct report_col rate_cols[] = {
+    { NULL, "", REPORT_TEXT, offsetof(struct head_row, what) },
+    { NULL, "predicted", REPORT_NUMBER, offsetof(struct head_row, predicted) },
+    { NULL, "at the measured load", REPORT_NUMBER, offsetof(struct head_row, at_load) },
+    { NULL, "measured", REPORT_NUMBER, offsetof(struct head_row, measured) },
+    { NULL, "measured / at load", REPORT_NUMBER, offsetof(struct head_row, ratio) },
+};
+struct memory_row { const char *what; int64_t predicted, measured; const char *same; };
+static const struct report_col memory_cols[] = {
+    { NULL, "bytes on the fullest rank", REPORT_TEXT, offsetof(struct memory_row, what) },
+    { NULL, "predicted", REPORT_LONG, offsetof(struct memory_row, predicted) },
+    { NULL, "measured", REPORT_LONG, offsetof(struct memory_row, measured) },
+    { NULL, " ", REPORT_TEXT, offsetof(struct memory_row, same) },
+};
+struct kind_row { const char *kind, *family; struct join_kind k; double ratio; };
+static const struct report_col kind_cols[] = {
+    { "kind", "op", REPORT_TEXT, offsetof(struct kind_row, kind) },
+    { "family", "family", REPORT_TEXT, offsetof(struct kind_row, family) },
+    { "count", "count", REPORT_LONG, offsetof(struct kind_row, k.count) },
+    { "predicted_s", "predicted", REPORT_S, offsetof(struct kind_row, k.work_s[JOIN_EVEN]) },
+    { "predicted_at_load_s", "at load", REPORT_S, offsetof(struct kind_row, k.work_s[JOIN_LOAD]) },
+    { "measured_s", "measured", REPORT_S, offsetof(struct kind_row, k.work_s[JOIN_MEASURED]) },
+    { "ratio", "measured / at load", REPORT_NUMBER, offsetof(struct kind_row, ratio) },
+    { "predicted_wait_s", "waits, at load", REPORT_S, offsetof(struct kind_row, k.wait_s[JOIN_LOAD]) },
+    { "measured_wait_s", "waits, measured", REPORT_S, offsetof(struct kind_row, k.wait_s[JOIN_MEASURED]) },
+};
+
+/* ---- reading ---- */
+
+static enum err read_run(struct compare *c, struct arena *a, const char *dir, struct diag *d)
+{
+    json_error_t why;
+    const char *path = arena_printf(a, "%s/run.json", dir);
+    c->run = json_load_file(path, 0, &why);
+    if (c->run && json_is_object(c->run)) return OK;
+    return fail(d, ERR_IO, "%s: %s; `moefold run --out %s` writes it", path, c->run ? "is no object" : why.text, dir);
+}
+
+static enum err check_spans(const struct compare *c, const struct trace *t, const char *path, struct diag *d)
+{
+    if (t->head.program_hash != c->pr.hash)
+        return fail(d, ERR_CONFIG, "%s: is the trace of program %016llx, but plan.yaml makes %016llx; run the plan again", path,
+                    (unsigned long long)t->head.program_hash, (unsigned long long)c->pr.hash);
+    if (t->n < 1 || t->head.n_iter < 1) return fail(d, ERR_CONFIG, "%s: holds no spans", path);
+    for (int64_t i = 0; i < t->n; i++) {
+        const struct span *s = &t->span[i];
+        if (s->op < 1 || s->op >= c->pr.n_op || s->rank < 0 || s->rank >= c->job.plan.gpus)
+            return fail(d, ERR_CONFIG, "%s: span %lld is of rank %d, op %d; the program has %d ranks and %d ops", path,
+                        (long long)i, s->rank, s->op, c->job.plan.gpus, c->pr.n_op - 1);
+    }
+    return OK;
+}
+
+static enum err read_directory(struct compare *c, struct trace *all, struct arena *a, const char *dir, struct diag *d)
+{
+    const char *path = arena_printf(a, "%s/trace.mft", dir);
+    TRY(plan_read_job(&c->job, a, arena_printf(a, "%s/plan.yaml", dir), 0, NULL, 1, d));
+    TRY(read_run(c, a, dir, d));
+    TRY(trace_read(all, a, path, d));
+    program_build(&c->pr, a, &c->job);
+    c->u = arena_alloc(a, (size_t)c->pr.n_stage * sizeof *c->u);
+    TRY(unroll_all(c->u, a, &c->pr, d));
+    for (int s = 0; s < c->pr.n_stage; s++) unroll_plan(&c->u[s], a, &c->pr);
+    trace_sort(all);
+    return check_spans(c, all, path, d);
+}
+
+static enum err collect(struct compare *c, struct arena *a, const char *dir, struct diag *d)
+{
+    struct trace all = { 0 };
+    struct load load = { 0 };
+    TRY(read_directory(c, &all, a, dir, d));
+    c->n_iter = all.head.n_iter;
+    c->iter = join_median_iteration(a, &all);
+    c->side[JOIN_MEASURED] = join_iteration(a, &all, c->iter);
+    TRY(load_from_trace(&load, a, &c->pr, &c->job, &c->side[JOIN_MEASURED], d));
+    cost_init(&c->cost, &c->pr, &c->job);
+    sim_sweep(&c->side[JOIN_EVEN], a, &c->cost, c->u, NULL, 1);
+    sim_sweep(&c->side[JOIN_LOAD], a, &c->cost, c->u, &load, 1);
+    const struct trace *const side[JOIN_SIDES] = { &c->side[JOIN_EVEN], &c->side[JOIN_LOAD], &c->side[JOIN_MEASURED] };
+    join_traces(&c->join, a, side, &c->pr, &c->job, c->u);
+    return OK;
+}
+
+/* ---- showing ---- */
+
+static struct head_row row_of(const char *what, double predicted, double at_load, double measured)
+{
+    return (struct head_row){ what, predicted, at_load, measured, measured / at_load };
+}
+
+static struct head_row step_row(const struct compare *c)
+{
+    return row_of("step", join_length_s(&c->side[JOIN_EVEN]), join_length_s(&c->side[JOIN_LOAD]),
+                  join_length_s(&c->side[JOIN_MEASURED]));
+}
+
+static struct head_row tflops_row(const struct compare *c)
+{
+    const struct plan *p = &c->job.plan;
+    const double tera = 1e-12 * p->gbs * p->seq * model_flop_per_token(&c->job.model, p->seq, p->vocab_padded) / p->gpus;
+    const struct head_row s = step_row(c);
+    return row_of("TFLOPS/rank", tera / s.predicted, tera / s.at_load, tera / s.measured);
+}
+
+static void memory_rows(struct memory_row row[2], const struct compare *c)
+{
+    row[0] = (struct memory_row){ .what = "alive" };
+    row[1] = (struct memory_row){ .what = "arena" };
+    for (int s = 0; s < c->pr.n_stage; s++) {
+        if (c->u[s].live_B > row[0].predicted) row[0].predicted = c->u[s].live_B;
+        if (c->u[s].arena_B > row[1].predicted) row[1].predicted = c->u[s].arena_B;
+    }
+    row[0].measured = json_integer_value(json_object_get(c->run, "live_peak_B"));
+    row[1].measured = json_integer_value(json_object_get(c->run, "touched_B"));
+    for (int i = 0; i < 2; i++) row[i].same = row[i].predicted == row[i].measured ? "to the byte" : "DIFFERENT";
+}
+
+static int by_measured(const void *a, const void *b)
+{
+    const struct kind_row *x = a, *y = b;
+    const double s = x->k.work_s[JOIN_MEASURED], t = y->k.work_s[JOIN_MEASURED];
+    return s != t ? (s > t ? -1 : 1) : strcmp(x->kind, y->kind);
+}
+
+static int kind_rows(struct kind_row row[OP_KIND_COUNT], const struct join *join)
+{
+    int n = 0;
+    for (int k = 0; k < OP_KIND_COUNT; k++) {
+        const struct join_kind *x = &join->kind[k];
+        if (x->count == 0) continue;
+        row[n++] = (struct kind_row){ op_name((enum op_kind)k), op_family_name(op_family((enum op_kind)k)), *x,
+                                      x->work_s[JOIN_MEASURED] / x->work_s[JOIN_LOAD] };
+    }
+    qsort(row, (size_t)n, sizeof *row, by_measured);
+    return n;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+    return (x->t0_ns > y->t0_ns) - (x->t0_ns < y->t0_ns);
+}
+
+/* Time of the last-finishing rank's step that no span covers. */
+static double uncovered_s(struct arena *a, const struct trace *t)
+{
+    const int rank = join_last_rank(t);
+    struct span *mine = arena_alloc(a, (size_t)(t->n + 1) * sizeof *mine);
+    int64_t n = 0, reached_ns = 0, bare_ns = 0;
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->span[i].rank == rank) mine[n++] = t->span[i];
+    qsort(mine, (size_t)n, sizeof *mine, by_start);
+    for (int64_t i = 0; i < n; i++) {
+        if (mine[i].t0_ns > reached_ns) bare_ns += mine[i].t0_ns - reached_ns;
+        if (mine[i].t1_ns > reached_ns) reached_ns = mine[i].t1_ns;
+    }
+    return 1e-9 * (double)bare_ns;
+}
+
+static json_t *document(const struct compare *c, const struct kind_row *kind, int n, double bare_s)
+{
+    const struct head_row s = step_row(c), f = tflops_row(c);
+    struct memory_row m[2];
+    memory_rows(m, c);
+    json_t *doc = json_object();
+    json_object_set_new(doc, "step", json_pack("{s:f,s:f,s:f}", "predicted_s", s.predicted, "predicted_at_load_s", s.at_load,
+                                               "measured_s", s.measured));
+    json_object_set_new(doc, "tflops", json_pack("{s:f,s:f,s:f}", "predicted", f.predicted, "predicted_at_load", f.at_load,
+                                                 "measured", f.measured));
+    json_object_set_new(doc, "memory", json_pack("{s:I,s:I,s:I,s:I}", "predicted_live_B", (json_int_t)m[0].predicted,
+        "measured_live_B", (json_int_t)m[0].measured, "predicted_arena_B", (json_int_t)m[1].predicted, "arena_B",
+        (json_int_t)m[1].measured));
+    json_object_set_new(doc, "spans", json_pack("{s:I,s:I,s:I}", "predicted", (json_int_t)c->join.spans[JOIN_EVEN], "measured",
+        (json_int_t)c->join.spans[JOIN_MEASURED], "joined", (json_int_t)c->join.joined));
+    json_object_set_new(doc, "iteration", json_integer(c->iter));
+    json_object_set_new(doc, "ops", report_rows(&(struct report_list){ kind_cols, LEN(kind_cols), kind, sizeof *kind, n }));
+    json_object_set_new(doc, "unaccounted_s", report_real(bare_s));
+    return doc;
+}
+
+static void show(struct arena *a, const struct compare *c, const struct kind_row *kind, int n, double bare_s)
+{
+    const struct head_row step = step_row(c), tflops = tflops_row(c);
+    struct memory_row memory[2];
+    memory_rows(memory, c);
+    report_heading("%s on %d ranks of %s: step %d of %d (the median%s)", c->job.model.name, c->job.plan.gpus, c->job.system.name,
+                   c->iter, c->n_iter, c->n_iter > 1 ? ", the first left out" : "");
+    printf("  %s\n", answer_plan_line(a, &c->job.plan));
+    report_table("Time", &(struct report_list){ step_cols, LEN(step_cols), &step, sizeof step, 1 }, -1);
+    report_table("Rate", &(struct report_list){ rate_cols, LEN(rate_cols), &tflops, sizeof tflops, 1 }, -1);
+    report_table("Memory", &(struct report_list){ memory_cols, LEN(memory_cols), memory, sizeof *memory, 2 }, -1);
+    report_table("By kind of op, all ranks, one step; waiting for peers apart",
+                 &(struct report_list){ kind_cols, LEN(kind_cols), kind, sizeof *kind, n }, -1);
+    printf("\n  %lld of %lld predicted spans join one of %lld measured; %.3g ms of the last rank's step lie in no span\n",
+           (long long)c->join.joined, (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED], 1e3 * bare_s);
+}
+
+static enum err verdict(const struct compare *c, struct diag *d)
+{
+    const struct span *s = &c->join.lost;
+    if (!c->join.is_lost) return OK;
+    return fail(d, ERR_NO, "%lld predicted and %lld measured spans, of which %lld join; the first that does not: rank %d, step %d, "
+                "op %d (%s)", (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED],
+                (long long)c->join.joined, s->rank, s->step, s->op, op_name((enum op_kind)c->pr.op[s->op].kind));
+}
+
+static enum err answer(struct compare *c, struct arena *a, const struct args *args, struct diag *d)
+{
+    struct kind_row kind[OP_KIND_COUNT];
+    TRY(collect(c, a, args->word[0], d));
+    const int n = kind_rows(kind, &c->join);
+    const double bare_s = uncovered_s(a, &c->side[JOIN_MEASURED]);
+    if (args->json) report_document(document(c, kind, n, bare_s));
+    else show(a, c, kind, n, bare_s);
+    return verdict(c, d);
+}
+
+enum err verb_compare(int argc, char **argv, struct diag *d)
+{
+    static const struct args_spec spec = { .verb = "compare", .words = "DIR", .min_words = 1, .max_words = 1,
+                                           .what = "predicted beside measured, of a directory that run wrote" };
+    struct arena a = { 0 };
+    struct args args;
+    enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);
+    struct compare *c = arena_alloc(&a, sizeof *c);
+    if (e == OK && args.help) args_help(&spec);
+    else if (e == OK) e = answer(c, &a, &args, d);
+    json_decref(c->run);
+    arena_free(&a);
+    return e;
+}
