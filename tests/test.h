@@ -1,0 +1,43 @@
+/* What tests share: a suite from a list of tests, and jobs from the flags a user would type. */
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+#include "models/plan.h"
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Runs the tests of one file; the process's exit status. */
+static inline int test_main(const char *name, const TTest *const *tests, int n, double timeout_s)
+{
+    Suite *suite = suite_create(name);
+    TCase *all = tcase_create(name);
+    tcase_set_timeout(all, timeout_s);
+    for (int i = 0; i < n; i++) tcase_add_test(all, tests[i]);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed > 0;
+}
+
+/* plan_read_job from flags such as "model tiny-moe system host gpus 4 ep 2". */
+static inline enum err test_job_try(struct job *j, struct arena *a, const char *flags, struct diag *d)
+{
+    const char *flag[64][2];
+    int n = 0;
+    char *rest = arena_strdup(a, flags), *key, *value;
+    while ((key = strtok_r(rest, " ", &rest)) && (value = strtok_r(rest, " ", &rest)) && n < 64) {
+        flag[n][0] = key;
+        flag[n++][1] = value;
+    }
+    return plan_read_job(j, a, NULL, n, (const char *const(*)[2])flag, 0, d);
+}
+
+static inline void test_job(struct job *j, struct arena *a, const char *flags)
+{
+    struct diag d = { 0 };
+    ck_assert_msg(test_job_try(j, a, flags, &d) == OK, "%s: %s", flags, d.text);
+}
+
+#endif
