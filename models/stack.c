@@ -20,6 +20,7 @@ const char *const stack_dispatchers[] = { "alltoall", NULL };
     X("issue",         NUMBER, issue,          0,                 NONE, 0, 1000, 0,    "host time per op, in units of the system's host.issue") \
     X("host_reads",    BOOL,   host_reads,     0,                 NONE, 0, 1,    0,    "1: the host waits for routed row counts")       \
     X("arena",         BOOL,   arena,          0,                 NONE, 0, 1,    0,    "1: memory is planned offsets; 0: a framework's allocator") \
+    X("moe_overlap",   BOOL,   moe_overlap,    0,                 NONE, 0, 1,    0,    "1: shared expert under dispatch, FC1's weight gradient under combine") \
     X("grad_fp32",     BOOL,   grad_fp32,      0,                 NONE, 0, 1,    0,    "1: main gradients are fp32 in bf16 training")   \
     X("overhead",      NUMBER, overhead_B,     0,                 B,    0, 1e12, 0,    "bytes the software holds beside the program")
 
