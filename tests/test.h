@@ -40,4 +40,19 @@ static inline void test_job(struct job *j, struct arena *a, const char *flags)
     ck_assert_msg(test_job_try(j, a, flags, &d) == OK, "%s: %s", flags, d.text);
 }
 
+/* A small generator of its own, so that every run and every machine tests the same cases. */
+static inline int test_random(uint64_t *state, int below)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*state >> 33) % (uint64_t)below);
+}
+
+/* Every one of `parts` (NULL-ended) stands in `text`. */
+static inline int test_has(const char *text, const char *const *parts)
+{
+    for (; *parts; parts++)
+        if (!strstr(text, *parts)) return 0;
+    return 1;
+}
+
 #endif
