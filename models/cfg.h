@@ -77,8 +77,8 @@ char *cfg_echo(char *text, size_t text_B, const void *from, const struct opt *o)
 struct cfg_file { const char *kind, *name, *text; };    /* "models", "deepseek-v3", the file's text */
 extern const struct cfg_file cfg_embedded[];
 extern const int cfg_embedded_n;
-/* Refuses an `arg` that is no file and not embedded, with the nearest name; `where` begins the message. */
-enum err cfg_check_name(const char *kind, const char *arg, const char *where, struct diag *d);
+/* Refuses an `arg` that is no file and not embedded, with the nearest name. The message begins with `key`, for cfg_locate. */
+enum err cfg_check_name(const char *kind, const char *arg, const char *key, struct diag *d);
 /* `arg` with '/' or ending in .yaml or .json is a file; else a name in `kind`, unknown ones refused with the nearest. */
 enum err cfg_read_named(struct cfg *c, struct arena *a, const char *kind, const char *arg, struct diag *d);
 /* "qwen" for "configs/models/qwen.yaml": what a description is called that does not name itself. Returns `to`. */

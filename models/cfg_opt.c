@@ -383,23 +383,24 @@ static int cfg_is_path(const char *arg)
     return strchr(arg, '/') != NULL || (n > 5 && (strcmp(arg + n - 5, ".yaml") == 0 || strcmp(arg + n - 5, ".json") == 0));
 }
 
-enum err cfg_check_name(const char *kind, const char *arg, const char *where, struct diag *d)
+enum err cfg_check_name(const char *kind, const char *arg, const char *key, struct diag *d)
 {
     struct cfg_best best = { 0 };
     if (cfg_is_path(arg) || cfg_named(kind, arg) != NULL) return OK;
     for (int i = 0; i < cfg_embedded_n; i++)
         if (strcmp(cfg_embedded[i].kind, kind) == 0) cfg_best_try(&best, cfg_embedded[i].name, arg);
+    const struct cfg_shown shown = cfg_shown(arg);
     if (best.word != NULL)
-        return fail(d, ERR_CONFIG, "%s%s'%s' is not one of the built-in %s: did you mean '%s'?", where, *where ? ": " : "",
-                    cfg_shown(arg).text, kind, best.word);
-    return fail(d, ERR_CONFIG, "%s%s'%s' is not one of the built-in %s: give a file ending in .yaml or .json, or see"
-                " `moefold list`", where, *where ? ": " : "", cfg_shown(arg).text, kind);
+        return fail(d, ERR_CONFIG, "%s = '%s' is not one of the built-in %s: did you mean '%s'?", key, shown.text, kind,
+                    best.word);
+    return fail(d, ERR_CONFIG, "%s = '%s' is not one of the built-in %s: give a file ending in .yaml or .json, or see"
+                " `moefold list`", key, shown.text, kind);
 }
 
 enum err cfg_read_named(struct cfg *c, struct arena *a, const char *kind, const char *arg, struct diag *d)
 {
     if (cfg_is_path(arg)) return cfg_read_file(c, a, arg, d);
-    TRY(cfg_check_name(kind, arg, "", d));
+    TRY(cfg_check_name(kind, arg, "name", d));
     const struct cfg_file *f = cfg_named(kind, arg);
     return cfg_read_text(c, a, arena_printf(a, "configs/%s/%s.yaml", kind, arg), f->text, strlen(f->text), d);
 }
