@@ -338,7 +338,7 @@ static enum err write_trace(const char *path, struct arena *a, const struct prog
     struct cost c;
     TRY(unroll_all(u, a, pr, d));
     cost_init(&c, pr, j);
-    sim_sweep(&t, a, &c, u, NULL, 0);
+    TRY(sim_sweep(&t, a, &c, u, NULL, 0, d));
     return trace_write_chrome(&t, pr, j, path, d);
 }
 

@@ -1,0 +1,26 @@
+/* Pictures as text: DOT for Graphviz, and SVG for timelines, whose axis Graphviz does not know. Colours are the same
+ * everywhere: forward blue, backward orange, communication by stream. */
+#ifndef TOOLS_DRAW_H
+#define TOOLS_DRAW_H
+#include "models/place.h"
+#include "models/trace.h"
+#include <stdio.h>
+
+/* The fill of the i-th of many like things; neighbours differ. */
+const char *draw_color(int i);
+/* A user's text without what DOT, HTML or XML would read as more than text. Returns `to`. */
+char *draw_safe(char to[64], const char *text);
+
+/* Ranks on NVLink domains and hosts, each filled with the colour of its group of kind `g`. DOT. */
+enum { DRAW_GPUS = 4096 };
+void draw_groups(FILE *out, const struct job *j, enum group g);
+
+/* The ops of one pass of one chunk in issue order, and the buffers that flow between them. DOT. `layer` -1: all. */
+struct draw_part { int stage, chunk, backward, layer; };    /* chunk: the v-th of the stage */
+void draw_program(FILE *out, const struct program *pr, const struct job *j, const struct draw_part *part);
+
+/* One row a stage, one bar a pass: when each stage works on which micro-batch of which chunk. SVG. `t`: sorted, one rank
+ * a stage (the first of each), one iteration. */
+void draw_pipeline(FILE *out, struct arena *a, const struct program *pr, const struct job *j, const struct trace *t);
+
+#endif

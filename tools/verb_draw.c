@@ -1,0 +1,171 @@
+/* moefold draw: pictures of a plan. `-o F.dot` writes Graphviz's text, `-o F.svg` runs `dot -Tsvg` on it, without a
+ * shell; the pipeline is SVG of our own, because Graphviz has no time axis. */
+#include "sim/sim.h"
+#include "tools/args.h"
+#include "tools/draw.h"
+#include "tools/report.h"
+#include "tools/save.h"
+#include "tools/verb.h"
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *const passes[] = { "fwd", "bwd", NULL };
+struct draw_flags { char out[512], group[16]; int32_t stage, chunk, backward, layer; };
+static const struct opt flags[] = {
+    { .key = "out", ARGS_TEXT(struct draw_flags, out, ""), .help = "also -o: the picture, F.svg, or Graphviz's text, F.dot" },
+    { .key = "group", ARGS_TEXT(struct draw_flags, group, "ep"), .help = "groups: whose members share a colour (tp, cp, dp, ep, etp, edp, pp, ..)" },
+    { .key = "stage", ARGS_INT(struct draw_flags, stage, 0, 4096, "0"), .help = "program: the pipeline stage" },
+    { .key = "chunk", ARGS_INT(struct draw_flags, chunk, 0, 4096, "0"), .help = "program: which of the stage's chunks" },
+    { .key = "pass", .type = OPT_NAME, ARGS_AT(struct draw_flags, backward), .names = passes, .def = "fwd", .help = "program: which way" },
+    { .key = "layer", ARGS_INT(struct draw_flags, layer, -1, 4096, "-1"), .help = "program: one layer only; -1: all" },
+};
+
+static int ends_in(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+/* ---- dot ---- */
+
+static enum err run_dot(FILE *in, const char *path, struct arena *a, struct diag *d)
+{
+    posix_spawn_file_actions_t files;
+    const char *aside = arena_printf(a, "%s.new", path);
+    char *argv[] = { "dot", "-Tsvg", "-o", arena_strdup(a, aside), NULL };
+    pid_t pid;
+    int status = -1;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, fileno(in), STDIN_FILENO);
+    const int failed = posix_spawnp(&pid, "dot", &files, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (failed)
+        return fail(d, ERR_IO, "%s: dot cannot be started: %s; install graphviz, or write %.*s.dot", path, strerror(failed),
+                    (int)strlen(path) - 4, path);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    if (status == 0 && rename(aside, path) == 0) return OK;
+    remove(aside);
+    return fail(d, ERR_IO, "%s: dot ended with status %d and drew nothing", path, status);
+}
+
+/* The text goes through a file without a name, so that dot may stop reading when it likes. */
+static enum err draw_by_dot(const char *text, size_t text_B, const char *path, struct arena *a, struct diag *d)
+{
+    FILE *in = tmpfile();
+    if (!in) return fail(d, ERR_IO, "%s: no temporary file: %s", path, strerror(errno));
+    enum err e = OK;
+    if (fwrite(text, 1, text_B, in) != text_B || fflush(in) != 0 || lseek(fileno(in), 0, SEEK_SET) != 0)
+        e = fail(d, ERR_IO, "%s: the temporary file cannot be written: %s", path, strerror(errno));
+    else e = run_dot(in, path, a, d);
+    fclose(in);
+    return e;
+}
+
+/* ---- what can be drawn ---- */
+
+static enum err groups(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
+{
+    (void)a;
+    if (j->plan.gpus > DRAW_GPUS)
+        return fail(d, ERR_LIMIT, "gpus = %d: a picture holds at most %d", j->plan.gpus, DRAW_GPUS);
+    for (int g = 1; g < GROUP_COUNT; g++) {
+        if (strcmp(f->group, fold_group_name((enum group)g)) != 0) continue;
+        draw_groups(out, j, (enum group)g);
+        return OK;
+    }
+    return fail(d, ERR_CONFIG, "--group: '%s' is no kind of group; try tp, cp, dp, dp-cp, ep, etp, tp-ep, edp or pp",
+                cfg_shown(f->group).text);
+}
+
+static enum err program(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
+{
+    struct program pr = { 0 };
+    const struct draw_part part = { f->stage, f->chunk, f->backward, f->layer };
+    if (f->stage >= j->plan.pp) return fail(d, ERR_CONFIG, "--stage: %d; the plan has stages 0 to %d", f->stage, j->plan.pp - 1);
+    if (f->chunk >= j->plan.vpp) return fail(d, ERR_CONFIG, "--chunk: %d; a stage has chunks 0 to %d", f->chunk, j->plan.vpp - 1);
+    const int c = f->chunk * j->plan.pp + f->stage;
+    const struct layout *l = &j->plan.split;
+    if (f->layer >= 0 && (f->layer < l->first[c] || f->layer >= l->first[c + 1]))
+        return fail(d, ERR_CONFIG, "--layer: %d; chunk %d of stage %d holds layers %d to %d", f->layer, f->chunk, f->stage, l->first[c],
+                    l->first[c + 1] - 1);
+    program_build(&pr, a, j);
+    draw_program(out, &pr, j, &part);
+    return OK;
+}
+
+static enum err pipeline(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
+{
+    struct program pr = { 0 };
+    struct trace t = { 0 };
+    struct cost c;
+    (void)f;
+    program_build(&pr, a, j);
+    struct unroll *u = arena_alloc(a, (size_t)pr.n_stage * sizeof *u);
+    TRY(unroll_all(u, a, &pr, d));
+    TRY(unroll_check(u, &pr, 0, d));
+    cost_init(&c, &pr, j);
+    TRY(sim_sweep(&t, a, &c, u, NULL, 0, d));
+    draw_pipeline(out, a, &pr, j, &t);
+    return OK;
+}
+
+static const struct subject {
+    const char *name;
+    enum err (*draw)(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d);
+    int dot;                                    /* its text is DOT, and SVG is dot's to make */
+} subjects[] = { { "groups", groups, 1 }, { "program", program, 1 }, { "pipeline", pipeline, 0 } };
+
+static enum err find_subject(const struct subject **s, const char *name, struct diag *d)
+{
+    for (int i = 0; i < LEN(subjects); i++)
+        if (strcmp(subjects[i].name, name) == 0) return *s = &subjects[i], OK;
+    return fail(d, ERR_CONFIG, "'%s' cannot be drawn; groups, pipeline and program can", cfg_shown(name).text);
+}
+
+static enum err check_out(const struct subject *s, const char *path, struct diag *d)
+{
+    if (ends_in(path, ".svg") || (s->dot && ends_in(path, ".dot"))) return OK;
+    return fail(d, ERR_CONFIG, "--out: '%s' should end in .svg%s", cfg_shown(path).text, s->dot ? " or .dot" : "");
+}
+
+static enum err answer(struct arena *a, const struct args *args, const struct draw_flags *f, struct diag *d)
+{
+    const struct subject *s;
+    struct args plan = *args;
+    struct job *j = arena_alloc(a, sizeof *j);
+    char *text = NULL;
+    size_t text_B = 0;
+    TRY(find_subject(&s, args->word[0], d));
+    TRY(check_out(s, f->out, d));
+    plan.n_word = args->n_word - 1;
+    plan.word[0] = args->word[1];
+    TRY(args_job(j, a, &plan, 0, d));
+    FILE *out = open_memstream(&text, &text_B);
+    if (!out) return fail(d, ERR_IO, "%s: no memory for the picture", f->out);
+    enum err e = s->draw(out, a, j, f, d);
+    fclose(out);
+    if (e == OK) e = s->dot && ends_in(f->out, ".svg") ? draw_by_dot(text, text_B, f->out, a, d) : save_text(f->out, text, text_B, d);
+    free(text);
+    if (e == OK && args->json) report_document(json_pack("{s:s}", "written", f->out));
+    else if (e == OK) printf("%s\n", f->out);
+    return e;
+}
+
+enum err verb_draw(int argc, char **argv, struct diag *d)
+{
+    static const struct args_spec spec = { .verb = "draw", .words = "groups|pipeline|program [PLAN] -o F.svg", .flag = flags,
+        .n_flag = LEN(flags), .takes_plan = 1, .min_words = 1, .max_words = 2, .what = "pictures of a plan" };
+    struct draw_flags f;
+    struct arena a = { 0 };
+    struct args args;
+    enum err e = args_parse(&args, &f, &spec, &a, argc, argv, d);
+    if (e == OK && args.help) args_help(&spec);
+    else if (e == OK) e = answer(&a, &args, &f, d);
+    arena_free(&a);
+    return e;
+}
