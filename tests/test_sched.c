@@ -1,8 +1,7 @@
 /* Schedules over many shapes: every chunk's forward and backward of every micro-batch happens once and in order, in-flight
  * counts are Megatron's (cases A07), and every op runs exactly as often as it must. */
+#include "tests/test.h"
 #include "tests/toy.h"
-#include <check.h>
-#include <stdlib.h>
 
 static const struct pass *pass_of(const struct program *pr, int stage, int step)
 {
@@ -246,20 +245,6 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("sched");
-    TCase *c = tcase_create("sched");
-    tcase_set_timeout(c, 300);
-    tcase_add_test(c, every_shape);
-    tcase_add_test(c, in_flight);
-    tcase_add_test(c, tail_group);
-    tcase_add_test(c, last_backward);
-    tcase_add_test(c, late_reductions);
-    tcase_add_test(c, woven);
-    tcase_add_test(c, split_order);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const TTest *const tests[] = { every_shape, in_flight, tail_group, last_backward, late_reductions, woven, split_order };
+    return test_main("sched", tests, LEN(tests), 300);
 }
