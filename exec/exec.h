@@ -13,6 +13,8 @@ struct exec_ask {
     int poison;                             /* fill every life with NaN bytes at birth and death (tests)          */
     double timeout_s;                       /* of a collective; <= 0: waits for ever                              */
     launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_launch                  */
+    /* May overwrite initial values in a rank's arena (a checkpoint, a test); called for one rank after the other. May be NULL. */
+    void (*before)(void *user, int rank, const struct unroll *u, char *arena);
     /* Called on every rank after each step, all its streams idle, with its arena: concurrently on all ranks. May be NULL. */
     void (*after_step)(void *user, int rank, int step, const struct unroll *u, const char *arena);
     void *user;

@@ -4,6 +4,7 @@
 #include "exec/exec_rank.h"
 
 enum { POISON = 0x7fc0dead };           /* a quiet NaN as a float, absurd as a count */
+enum { ALIGN_B = 64 };                  /* offsets are multiples of it, and so is the arena */
 
 static int exec_life_micro(const struct program *pr, const struct item *it, int root)
 {
@@ -23,7 +24,8 @@ static int exec_life_for_ever(const struct program *pr, int id, int stage)
 
 static void exec_life_touch(struct exec_life *l, const struct exec_rank *r, const struct item *it, int root)
 {
-    const int64_t end_B = unroll_life(r->u, r->x->pr, it, root)->offset + buf_B(&r->x->pr->buf[root]);
+    const int64_t used_B = unroll_life(r->u, r->x->pr, it, root)->offset + buf_B(&r->x->pr->buf[root]);
+    const int64_t end_B = (used_B + ALIGN_B - 1) / ALIGN_B * ALIGN_B;
     if (end_B > l->touched_B) l->touched_B = end_B;
 }
 

@@ -38,17 +38,25 @@ static struct comm *exec_rank_join_pair(struct exec_rank *r, const struct op *o,
     return comm_shm_join(r->x->shm, forward ? "pp forward" : "pp backward", ends[0], !sends, 2, ends);
 }
 
+static void exec_rank_take_seat(struct exec_rank *r, struct arena *a, enum group g)
+{
+    const int n = fold_size(r->x->j, g);
+    if (n < 2 || r->member[g]) return;
+    r->member[g] = arena_alloc(a, (size_t)n * sizeof *r->member[g]);
+    r->me[g] = fold_members(r->x->j, g, r->rank, r->member[g]);
+    r->members[g] = n;
+}
+
+/* Optimizer ops name a group only for their part of a bucket; they need no communicator. */
 static void exec_rank_join(struct exec_rank *r, struct arena *a, const struct op *o)
 {
     const enum group g = (enum group)o->group;
-    const int n = fold_size(r->x->j, g);
-    if (n < 2 || r->comm[g][o->stream]) return;
-    int32_t *member = arena_alloc(a, (size_t)n * sizeof *member);
-    r->me[g] = fold_members(r->x->j, g, r->rank, member);
-    r->members[g] = n;
-    r->comm[g][o->stream] = op_family((enum op_kind)o->kind) == FAMILY_P2P
-                          ? exec_rank_join_pair(r, o, member)
-                          : comm_shm_join(r->x->shm, fold_group_name(g), member[0], r->me[g], n, member);
+    const enum op_family family = op_family((enum op_kind)o->kind);
+    exec_rank_take_seat(r, a, g);
+    if (!r->member[g] || r->comm[g][o->stream]) return;
+    if (family == FAMILY_P2P) r->comm[g][o->stream] = exec_rank_join_pair(r, o, r->member[g]);
+    if (family == FAMILY_COMM)
+        r->comm[g][o->stream] = comm_shm_join(r->x->shm, fold_group_name(g), r->member[g][0], r->me[g], r->members[g], r->member[g]);
 }
 
 /* Which streams wait for which items, and each stream's own items in list order. */
@@ -81,6 +89,7 @@ static void exec_rank_make_arena(struct exec_rank *r)
     memset(r->arena, 0, (size_t)r->u->arena_B);
     memset(r->arena + r->u->arena_B, CANARY, CANARY_B);
     exec_param_init(r->x->pr, r->u, r->x->j, r->rank, r->arena);
+    if (r->x->ask->before) r->x->ask->before(r->x->ask->user, r->rank, r->u, r->arena);
 }
 
 void exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a, int rank)

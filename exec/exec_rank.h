@@ -41,7 +41,7 @@ struct exec_rank {
     const struct unroll *u;             /* its stage's */
     char *arena;
     struct comm *comm[GROUP_COUNT][STREAM_COUNT];
-    int32_t me[GROUP_COUNT], members[GROUP_COUNT];
+    int32_t *member[GROUP_COUNT], me[GROUP_COUNT], members[GROUP_COUNT];    /* NULL, 0, 1: alone */
     struct lane lane[STREAM_COUNT];
     _Atomic int64_t issued;             /* items issued since the run began */
     _Atomic int32_t *done;              /* per item: steps in which it is done */

@@ -1,0 +1,156 @@
+/* Tiny jobs that really run: what the tests of the executor share. A family is a model; a fold is how one set of ranks is
+ * folded twice, with its schedule. Everything is built in code, so that a test of execution does not hang on configs. */
+#ifndef TESTS_PARITY_H
+#define TESTS_PARITY_H
+#include "exec/exec.h"
+#include "exec/exec_param.h"
+#include "models/sched.h"
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum family { GQA, GQA_ALL, MLA, MLA_ALL, DENSE, TIED_MTP, FAMILY_TEST_COUNT };  /* _ALL: top-k = experts */
+
+struct fold {
+    const char *name;
+    enum family family;
+    int tp, cp, dp, ep, etp, pp, vpp;       /* 0 means 1; gpus = tp cp dp pp */
+    int split, woven, recompute;            /* recompute: bits */
+    const char *layout;                     /* NULL: auto */
+    int mbs, group;                         /* 0: 1; pp */
+};
+
+enum { PARITY_SEQ = 16, PARITY_GBS = 8 };
+
+static inline struct model parity_model(enum family f)
+{
+    struct model m = { .name = "tiny", .layers = 4, .hidden = 32, .vocab = 260, .attention = ATTENTION_GQA, .heads = 4, .kv_heads = 2,
+                       .head_dim = 8, .qk_norm = 1, .ffn = 48, .experts = 8, .topk = 2, .expert_ffn = 16, .dense_layers = 1,
+                       .score = SCORE_SOFTMAX, .norm_topk = 1, .groups = 1, .groups_kept = 1, .route_scale = 1, .mtp_weight = 0.3,
+                       .rope_theta = 10000, .norm_eps = 1e-5, .init_std = 0.15 };
+    if (f == GQA_ALL || f == MLA_ALL) m.experts = m.topk = 4;
+    if (f == GQA_ALL) m.norm_topk = 0;
+    if (f == DENSE) m.experts = m.topk = 0, m.dense_layers = 4, m.tied = 1, m.qk_norm = 0;
+    if (f == TIED_MTP) m.tied = m.mtp = 1;
+    if (f == MLA || f == MLA_ALL) {
+        m.attention = ATTENTION_MLA;
+        m.q_lora = 24, m.kv_lora = 16, m.qk_nope = 8, m.qk_rope = 4, m.v_dim = 8;
+        m.shared_ffn = 16, m.score = SCORE_SIGMOID, m.selection_bias = 1, m.route_scale = 2.5, m.mtp = 1;
+    }
+    if (f == MLA) m.groups = 4, m.groups_kept = 2;
+    return m;
+}
+
+static inline struct stack parity_stack(void)
+{
+    return (struct stack){ .name = "moefold", .runs = 1, .schedules = 7, .recomputes = 15, .dispatchers = 1, .split_wgrad = 1,
+                           .capacity = 1.5, .vocab_multiple = 8, .issue = 1, .host_reads = 1, .arena = 1, .grad_fp32 = 1 };
+}
+
+static inline struct job parity_job(const struct fold *f, int seed, enum optimizer optimizer)
+{
+    struct job j = { .model = parity_model(f->family), .stack = parity_stack() };
+    j.system = (struct system){ .name = "host", .memory_B = 1e12, .hbm_B_per_s = 1e10, .gpus_per_host = 64, .domain = 64 };
+    j.system.peak_flop_per_s[DT_F32] = 1e10;
+    struct plan *p = &j.plan;
+    *p = (struct plan){ .model = "tiny", .system = "host", .stack = "moefold", .tp = f->tp, .cp = f->cp, .pp = f->pp, .vpp = f->vpp,
+                        .etp = f->etp, .ep = f->ep, .schedule = -1, .vpp_group = f->group, .mbs = f->mbs, .gbs = PARITY_GBS,
+                        .seq = PARITY_SEQ, .precision = PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute,
+                        .dispatcher = -1, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1, .mtp = -1,
+                        .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.95,
+                        .adam_eps = 1e-8, .clip = 1, .seed = seed };
+    int32_t *degree[] = { &p->tp, &p->cp, &p->pp, &p->vpp, &p->etp, &p->ep, &p->mbs };
+    for (int i = 0; i < LEN(degree); i++)
+        if (!*degree[i]) *degree[i] = 1;
+    p->gpus = p->tp * p->cp * (f->dp ? f->dp : 1) * p->pp;
+    if (f->layout) snprintf(p->layout, sizeof p->layout, "%s", f->layout);
+    return j;
+}
+
+/* A job made ready to run, what it gave, and every rank's arena after the first step. */
+struct parity {
+    struct arena a;
+    struct job j; struct program pr; struct unroll *u;
+    struct exec_ask ask; struct exec_result r;
+    char **arena;
+    struct diag d;
+};
+
+static inline const uint8_t *parity_text(int64_t *n)
+{
+    static const char text[] =
+        "It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of a wife. "
+        "However little known the feelings or views of such a man may be on his first entering a neighbourhood, this truth is so "
+        "well fixed in the minds of the surrounding families, that he is considered as the rightful property of some one or other "
+        "of their daughters. My dear Mr. Bennet, said his lady to him one day, have you heard that Netherfield Park is let at last?";
+    *n = (int64_t)sizeof text - 1;
+    return (const uint8_t *)text;
+}
+
+static inline void parity_keep(void *user, int rank, int step, const struct unroll *u, const char *arena)
+{
+    struct parity *p = user;
+    if (step == 0) memcpy(p->arena[rank], arena, (size_t)u->arena_B);
+}
+
+/* Builds, unrolls and plans; fails the test with the diagnosis. */
+static inline void parity_open(struct parity *p, const struct fold *f, int seed, enum optimizer optimizer)
+{
+    *p = (struct parity){ .j = parity_job(f, seed, optimizer) };
+    ck_assert_msg(plan_resolve(&p->j, &p->d) == OK, "%s: %s", f->name, p->d.text);
+    program_build(&p->pr, &p->a, &p->j);
+    p->u = arena_alloc(&p->a, (size_t)p->pr.n_stage * sizeof *p->u);
+    ck_assert_msg(unroll_all(p->u, &p->a, &p->pr, &p->d) == OK, "%s: %s", f->name, p->d.text);
+    for (int s = 0; s < p->pr.n_stage; s++) unroll_plan(&p->u[s], &p->a, &p->pr);
+    p->arena = arena_alloc(&p->a, (size_t)p->j.plan.gpus * sizeof *p->arena);
+    for (int r = 0; r < p->j.plan.gpus; r++)
+        p->arena[r] = arena_alloc(&p->a, (size_t)p->u[fold_coord(&p->j.plan, r).pp].arena_B);
+    p->ask = (struct exec_ask){ .steps = 20, .iters_traced = 1, .poison = 1, .timeout_s = 60, .after_step = parity_keep, .user = p };
+    p->ask.text = parity_text(&p->ask.text_n);
+}
+
+static inline enum err parity_run(struct parity *p)
+{
+    return exec_run(&p->r, &p->a, &p->pr, p->u, &p->j, &p->ask, &p->d);
+}
+
+static inline void parity_close(struct parity *p)
+{
+    arena_free(&p->a);
+}
+
+/* A parameter's text: "layer 2 expert_fc1". */
+static inline const char *parity_name(char to[64], const struct param *q)
+{
+    snprintf(to, 64, "layer %d %s", q->layer, program_param_name((enum param_name)q->name));
+    return to;
+}
+
+/* The whole gradient (or parameter) after the first step; from the arena. */
+static inline float *parity_whole(struct parity *p, int param, int grad)
+{
+    float *whole = arena_alloc(&p->a, (size_t)exec_param_elements(&p->pr.param[param]) * sizeof *whole);
+    exec_param_gather(whole, &p->pr, p->u, &p->j, param, grad, p->arena);
+    return whole;
+}
+
+/* Elements that two folds share: padded vocabulary rows differ between them. */
+static inline int64_t parity_true_elements(const struct param *q, const struct model *m)
+{
+    const int table = q->name == PARAM_EMBEDDING || q->name == PARAM_HEAD;
+    return table ? (int64_t)m->vocab * q->cols : exec_param_elements(q);
+}
+
+static inline double parity_norm(const float *x, const float *minus, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double v = (double)x[i] - (minus ? (double)minus[i] : 0);
+        sum += v * v;
+    }
+    return sqrt(sum);
+}
+
+#endif

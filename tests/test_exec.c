@@ -1,0 +1,265 @@
+/* A folded plan is right when it computes what one rank computes: for every fold, schedule and recompute choice all gathered
+ * parameter gradients of the first step and the losses of 20 steps equal the one-rank run's, with SGD (which shows a
+ * gradient's scale) and with AdamW. Beside it: what the executor counts while it runs (live bytes, touched arena, items) equals
+ * what unroll predicted, and a run repeats bit for bit. Every run poisons unborn and dead buffers. */
+#include "tests/parity.h"
+
+enum { ACT = 1 << RECOMPUTE_MOE_ACT, NORM = 1 << RECOMPUTE_LAYERNORM, UP = 1 << RECOMPUTE_MLA_UP_PROJ, FULL = 1 << RECOMPUTE_FULL };
+
+static const struct fold folds[] = {
+    /* one axis at a time */
+    { .name = "dp2", .family = GQA, .dp = 2 },
+    { .name = "dp8", .family = MLA, .dp = 8 },
+    { .name = "tp2", .family = GQA_ALL, .tp = 2 },
+    { .name = "tp4: more than kv heads", .family = GQA, .tp = 4 },
+    { .name = "tp2 mla", .family = MLA, .tp = 2, .etp = 2 },
+    { .name = "cp2", .family = GQA, .cp = 2 },
+    { .name = "cp4 mla", .family = MLA_ALL, .cp = 4 },
+    { .name = "ep2", .family = GQA_ALL, .dp = 2, .ep = 2 },
+    { .name = "ep8", .family = GQA, .dp = 8, .ep = 8 },
+    { .name = "etp2", .family = GQA_ALL, .dp = 2, .etp = 2 },
+    { .name = "pp2", .family = GQA, .pp = 2 },
+    { .name = "pp4 mla mtp", .family = MLA, .pp = 4 },
+    { .name = "pp2 vpp2", .family = GQA_ALL, .pp = 2, .vpp = 2 },
+    /* folded mixtures */
+    { .name = "tp2 dp4 / ep4 edp2", .family = GQA, .tp = 2, .dp = 4, .ep = 4 },
+    { .name = "tp2 cp2 dp2 / etp2 ep4", .family = GQA_ALL, .tp = 2, .cp = 2, .dp = 2, .etp = 2, .ep = 4 },
+    { .name = "tp4 dp2 / ep8: kv shared", .family = MLA, .tp = 4, .dp = 2, .ep = 8 },
+    { .name = "tp4 dp2 / etp4 edp2: kv shared", .family = GQA, .tp = 4, .dp = 2, .etp = 4 },
+    { .name = "cp2 dp4 / ep2 edp4", .family = MLA_ALL, .cp = 2, .dp = 4, .ep = 2 },
+    { .name = "tp2 pp2 dp2 / ep4", .family = GQA, .tp = 2, .pp = 2, .dp = 2, .ep = 4 },
+    { .name = "cp2 pp4 / etp2", .family = MLA, .cp = 2, .pp = 4, .etp = 2 },
+    { .name = "tp2 pp2 cp2 / ep2 etp2", .family = MLA_ALL, .tp = 2, .pp = 2, .cp = 2, .etp = 2, .ep = 2 },
+    { .name = "dp4 mbs2 / ep2 edp2", .family = GQA, .dp = 4, .ep = 2, .mbs = 2 },
+    /* dense, tied tables, MTP on another stage than the input table */
+    { .name = "dense tied tp2 dp2", .family = DENSE, .tp = 2, .dp = 2 },
+    { .name = "dense tied pp2 tp2", .family = DENSE, .pp = 2, .tp = 2 },
+    { .name = "dense tied cp2 pp4", .family = DENSE, .cp = 2, .pp = 4 },
+    { .name = "tied mtp pp2 dp2 / ep2", .family = TIED_MTP, .pp = 2, .dp = 2, .ep = 2 },
+    { .name = "tied mtp tp2 pp2 vpp2", .family = TIED_MTP, .tp = 2, .pp = 2, .vpp = 2 },
+    /* schedules */
+    { .name = "pp4 vpp2, empty chunks", .family = GQA_ALL, .pp = 4, .vpp = 2, .layout = "E|t|t||t||t|L" },
+    { .name = "pp2 vpp2 dp2 / ep2, group 3", .family = MLA_ALL, .pp = 2, .vpp = 2, .dp = 2, .ep = 2, .group = 3 },
+    { .name = "pp2 uneven layout", .family = GQA, .pp = 2, .layout = "Et|tttL" },
+    { .name = "split wgrad pp2 / etp2", .family = MLA_ALL, .pp = 2, .dp = 2, .etp = 2, .split = 1 },
+    { .name = "split wgrad pp2 vpp2 tp2", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .split = 1 },
+    { .name = "woven dp4 / ep4", .family = GQA, .dp = 4, .ep = 4, .woven = 1 },
+    { .name = "woven pp2 vpp2 dp2 / ep2", .family = MLA, .pp = 2, .vpp = 2, .dp = 2, .ep = 2, .woven = 1 },
+    { .name = "woven split pp2 vpp2 tp2 / ep2", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2, .woven = 1, .split = 1 },
+    /* recompute */
+    { .name = "moe_act", .family = GQA, .dp = 2, .ep = 2, .recompute = ACT },
+    { .name = "layernorm", .family = GQA_ALL, .tp = 2, .recompute = NORM },
+    { .name = "mla_up_proj", .family = MLA, .tp = 2, .ep = 2, .recompute = UP },
+    { .name = "all modules pp2 dp2 / ep2", .family = MLA_ALL, .pp = 2, .dp = 2, .ep = 2, .recompute = ACT | NORM | UP },
+    { .name = "full", .family = MLA, .tp = 2, .dp = 2, .ep = 2, .recompute = FULL },
+    { .name = "full pp2 vpp2 cp2", .family = GQA, .pp = 2, .vpp = 2, .cp = 2, .recompute = FULL },
+    { .name = "woven moe_act layernorm pp2 vpp2 / ep4", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .dp = 2, .ep = 4, .woven = 1,
+      .recompute = ACT | NORM },
+    { .name = "split full pp2", .family = GQA_ALL, .pp = 2, .split = 1, .recompute = FULL },
+};
+
+/* Seeds for which no routing decision of 20 steps is closer than 1e-5, so that rounding cannot flip one. */
+static const int seeds[FAMILY_TEST_COUNT] = { [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 1 };
+
+/* One-rank runs, made once before the tests fork. */
+static struct parity reference[FAMILY_TEST_COUNT][2];
+
+static void make_references(void)
+{
+    for (int f = 0; f < FAMILY_TEST_COUNT; f++)
+        for (int o = 0; o < 2; o++) {
+            const struct fold one = { .name = "one rank", .family = (enum family)f };
+            struct parity *p = &reference[f][o];
+            parity_open(p, &one, seeds[f], (enum optimizer)o);
+            ck_assert_msg(parity_run(p) == OK, "family %d: %s", f, p->d.text);
+        }
+}
+
+static void free_references(void)
+{
+    for (int f = 0; f < FAMILY_TEST_COUNT; f++)
+        for (int o = 0; o < 2; o++) parity_close(&reference[f][o]);
+}
+
+static void same_losses(const struct parity *p, const struct parity *one, const char *name)
+{
+    for (int s = 0; s < p->r.n_step; s++) {
+        const struct exec_step *x = &p->r.step[s], *y = &one->r.step[s];
+        ck_assert_msg(fabs(x->loss - y->loss) <= 1e-5 * y->loss, "%s: loss of step %d is %.9g, one rank's %.9g", name, s, x->loss, y->loss);
+        ck_assert_msg(fabs(x->mtp_loss - y->mtp_loss) <= 1e-5 * y->mtp_loss, "%s: MTP loss of step %d is %.9g, one rank's %.9g", name,
+                      s, x->mtp_loss, y->mtp_loss);
+        ck_assert_msg(fabs(x->grad_norm - y->grad_norm) <= 1e-4 * y->grad_norm, "%s: gradient norm of step %d is %.9g, one rank's %.9g",
+                      name, s, x->grad_norm, y->grad_norm);
+    }
+}
+
+/* Every copy of parameter `want` of the one-rank program; returns how many there are. */
+static int same_gradient(struct parity *p, struct parity *one, int want, const char *name)
+{
+    const struct param *q = &one->pr.param[want];
+    const int64_t n = parity_true_elements(q, &one->j.model);
+    const float *y = parity_whole(one, want, 1);
+    char text[64];
+    int copies = 0;
+    for (int i = 0; i < p->pr.n_param; i++) {
+        if (p->pr.param[i].name != q->name || p->pr.param[i].layer != q->layer) continue;
+        const double off = parity_norm(parity_whole(p, i, 1), y, n), norm = parity_norm(y, NULL, n);
+        ck_assert_msg(off <= 1e-5 * norm, "%s: gradient of %s (stage %d) is off by %.3g of its norm %.3g", name, parity_name(text, q),
+                      p->pr.param[i].stage, off / norm, norm);
+        copies++;
+    }
+    return copies;
+}
+
+static void same_gradients(struct parity *p, struct parity *one, const char *name)
+{
+    int copies = 0;
+    for (int i = 0; i < one->pr.n_param; i++) {
+        const int n = same_gradient(p, one, i, name);
+        ck_assert_int_ge(n, 1);
+        copies += n;
+    }
+    ck_assert_int_eq(copies, p->pr.n_param);        /* nothing that one rank does not have */
+}
+
+static void counted_is_predicted(const struct parity *p, const char *name)
+{
+    for (int r = 0; r < p->j.plan.gpus; r++) {
+        const struct unroll *u = &p->u[fold_coord(&p->j.plan, r).pp];
+        ck_assert_msg(p->r.live_B[r] == u->live_B, "%s: rank %d had %lld live bytes, predicted %lld", name, r,
+                      (long long)p->r.live_B[r], (long long)u->live_B);
+        ck_assert_msg(p->r.touched_B[r] == u->arena_B, "%s: rank %d touched %lld bytes, its arena has %lld", name, r,
+                      (long long)p->r.touched_B[r], (long long)u->arena_B);
+    }
+}
+
+START_TEST(fold_equals_one_rank)
+{
+    const struct fold *f = &folds[_i / 2];
+    struct parity p, *one = &reference[f->family][_i % 2];
+    parity_open(&p, f, seeds[f->family], (enum optimizer)(_i % 2));
+    ck_assert_msg(parity_run(&p) == OK, "%s: %s", f->name, p.d.text);
+    same_gradients(&p, one, f->name);
+    same_losses(&p, one, f->name);
+    counted_is_predicted(&p, f->name);
+    parity_close(&p);
+}
+END_TEST
+
+START_TEST(routing_is_far_from_ties)
+{
+    for (int o = 0; o < 2; o++) {
+        const float gap = reference[_i][o].r.score_gap;
+        printf("family %d, %s: smallest gap between the k-th and the next score %.3g\n", _i, o ? "sgd" : "adamw", gap);
+        ck_assert_msg(gap > 1e-5, "family %d: gap %g: choose another seed", _i, gap);
+    }
+}
+END_TEST
+
+/* ---- traces ---- */
+
+/* The measured trace has one span for every unrolled item of every rank, no other, in order, with whole times. */
+START_TEST(every_item_has_its_span)
+{
+    const struct fold f = { .name = "spans", .family = MLA, .pp = 2, .vpp = 2, .dp = 2, .ep = 2, .woven = 1 };
+    struct parity p;
+    parity_open(&p, &f, 1, OPTIMIZER_ADAMW);
+    p.ask.steps = 2;
+    p.ask.iters_traced = 0;
+    ck_assert_msg(parity_run(&p) == OK, "%s", p.d.text);
+    int64_t k = 0;
+    for (int iter = 0; iter < 2; iter++)
+        for (int r = 0; r < p.j.plan.gpus; r++) {
+            const struct unroll *u = &p.u[fold_coord(&p.j.plan, r).pp];
+            for (int i = 0; i < u->n_item; i++, k++) {
+                const struct span *s = &p.r.trace.span[k];
+                ck_assert(k < p.r.trace.n && s->iter == iter && s->rank == r);
+                ck_assert(s->t0_ns > 0 && s->t1_ns >= s->t0_ns);
+                ck_assert(i == 0 || s->step > s[-1].step || (s->step == s[-1].step && s->op > s[-1].op));
+            }
+        }
+    ck_assert_int_eq(k, p.r.trace.n);
+    parity_close(&p);
+}
+END_TEST
+
+static const struct span *span_of(const struct parity *p, int rank, const struct item *it)
+{
+    for (int64_t k = 0; k < p->r.trace.n; k++) {
+        const struct span *s = &p->r.trace.span[k];
+        if (s->rank == rank && s->step == it->step && s->op == it->op) return s;
+    }
+    return NULL;
+}
+
+/* Streams run in list order, deps are over before t0, and no two lives that share bytes overlap in time. */
+START_TEST(spans_obey_order_deps_and_lives)
+{
+    const struct fold f = { .name = "order", .family = GQA, .pp = 2, .tp = 2, .dp = 2, .ep = 4, .split = 1 };
+    struct parity p;
+    parity_open(&p, &f, 1, OPTIMIZER_ADAMW);
+    p.ask.steps = 1;
+    ck_assert_msg(parity_run(&p) == OK, "%s", p.d.text);
+    const struct unroll *u = &p.u[0];
+    const struct span **span = arena_alloc(&p.a, (size_t)u->n_item * sizeof *span);
+    const struct span *last[STREAM_COUNT] = { 0 };
+    for (int i = 0; i < u->n_item; i++) {
+        const struct span **before = &last[p.pr.op[u->item[i].op].stream];
+        span[i] = span_of(&p, 0, &u->item[i]);
+        ck_assert_ptr_nonnull(span[i]);
+        ck_assert(!*before || (*before)->t1_ns <= span[i]->t0_ns);
+        for (int k = 0; k < u->item[i].n_dep; k++) ck_assert(span[u->dep[u->item[i].dep + k]]->t1_ns <= span[i]->t0_ns);
+        *before = span[i];
+    }
+    for (int x = 0; x < u->n_life; x++)
+        for (int y = 0; y < u->n_life; y++) {
+            const struct life *a = &u->life[x], *b = &u->life[y];
+            if (x == y || a->first < 0 || b->first < 0 || a->first > b->first) continue;
+            if (a->offset >= b->offset + b->bytes || b->offset >= a->offset + a->bytes) continue;
+            for (int s = 0; s < STREAM_COUNT; s++)
+                if (a->last[s] >= 0) ck_assert(span[a->last[s]]->t1_ns <= span[b->first]->t0_ns);
+        }
+    parity_close(&p);
+}
+END_TEST
+
+START_TEST(two_runs_are_the_same_bits)
+{
+    const struct fold f = { .name = "again", .family = MLA, .tp = 2, .pp = 2, .dp = 2, .ep = 2, .etp = 2 };
+    struct parity p[2];
+    for (int i = 0; i < 2; i++) {
+        parity_open(&p[i], &f, 1, OPTIMIZER_ADAMW);
+        ck_assert_msg(parity_run(&p[i]) == OK, "%s", p[i].d.text);
+    }
+    for (int s = 0; s < p[0].r.n_step; s++) {
+        ck_assert(p[0].r.step[s].loss == p[1].r.step[s].loss);
+        ck_assert(p[0].r.step[s].grad_norm == p[1].r.step[s].grad_norm);
+    }
+    for (int i = 0; i < p[0].pr.n_param; i++)
+        for (int grad = 0; grad < 2; grad++)
+            ck_assert_mem_eq(parity_whole(&p[0], i, grad), parity_whole(&p[1], i, grad),
+                             (size_t)exec_param_elements(&p[0].pr.param[i]) * sizeof(float));
+    for (int i = 0; i < 2; i++) parity_close(&p[i]);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("exec");
+    TCase *t = tcase_create("parity"), *run = tcase_create("run");
+    tcase_add_unchecked_fixture(t, make_references, free_references);
+    tcase_set_timeout(t, 240);
+    tcase_set_timeout(run, 240);
+    tcase_add_loop_test(t, routing_is_far_from_ties, 0, FAMILY_TEST_COUNT);
+    tcase_add_loop_test(t, fold_equals_one_rank, 0, 2 * LEN(folds));
+    tcase_add_test(run, every_item_has_its_span);
+    tcase_add_test(run, spans_obey_order_deps_and_lives);
+    tcase_add_test(run, two_runs_are_the_same_bits);
+    suite_add_tcase(s, t);
+    suite_add_tcase(s, run);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    const int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
