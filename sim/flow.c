@@ -26,7 +26,8 @@ void flow_init(struct flow *f, struct arena *a, const struct program *pr)
         const int n_use = op_uses(use, pr, o);
         f->at[i] = n;
         for (int u = 0; u < n_use; u++) {
-            f->use[n++] = (struct flow_use){ key_of(pr, o, use[u].buf), use[u].access != ACCESS_READ };
+            f->use[n++] = (struct flow_use){ key_of(pr, o, use[u].buf), use[u].access != ACCESS_READ,
+                                             pr->buf[use[u].buf].keep == KEEP_MICRO };
             f->used[use[u].buf] |= use_bits(o);
         }
     }

@@ -5,7 +5,8 @@
 #define SIM_FLOW_H
 #include "models/program.h"
 
-struct flow_use { int32_t key; int32_t writes; };   /* key: 2 root + 1 where a BWD half binds a micro-batch's buffer */
+struct flow_use { int32_t key; uint8_t writes, micro; };    /* key: 2 root + 1 where a BWD half binds a micro-batch's buffer;
+                                                               micro: each micro-batch has its own */
 enum { FLOW_FWD = 1, FLOW_BWD_INPUT = 2, FLOW_BWD_WEIGHT = 4 };
 struct flow {
     int32_t *at;                /* uses of op i: use[at[i]] .. use[at[i + 1] - 1]                              */

@@ -1,0 +1,398 @@
+/* See play.h. Each stage has three cursors over its steps: RECVs are posted as soon as the host can have issued them, passes are
+ * played when their data is there, and a step is settled when its transfers are over too: the lead window opens on it. */
+#include "sim/play.h"
+#include <math.h>
+#include <string.h>
+
+enum { MEET_WORLD, MEET_EMBED };
+
+static int meeting_of(const struct op *o)
+{
+    if (op_family((enum op_kind)o->kind) != FAMILY_COMM) return -1;
+    return o->group == GROUP_WORLD ? MEET_WORLD : o->group == GROUP_EMBED ? MEET_EMBED : -1;
+}
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- where things are ---- */
+
+static const struct pass *pass_at(const struct play *p, int stage, int step)
+{
+    return &p->c->pr->pass[p->c->pr->step[stage][step].pass];
+}
+
+static const struct pass_price *price_at(const struct play *p, int stage, int step)
+{
+    return &p->price[p->c->pr->step[stage][step].pass];
+}
+
+/* Direction 0 runs to the next stage, 1 to the one before; half 0 receives and sends in direction 0. */
+static struct play_channel *channel_in(const struct play *p, int stage, int half)
+{
+    const int n = p->c->pr->n_stage;
+    return &p->channel[half][half ? (stage + 1) % n : (stage + n - 1) % n];
+}
+
+static struct play_channel *channel_out(const struct play *p, int stage, int half)
+{
+    return &p->channel[half][stage];
+}
+
+/* The lead window: what a step's first ops wait for. Only for steps whose window is settled. */
+static double window_s(const struct play *p, int stage, int step)
+{
+    const int k = step - 1 - p->c->pr->lead;
+    return k >= 0 ? p->stage[stage].upto_s[k] : 0;
+}
+
+static void cursor_next(struct play_cursor *k, const struct pass_price *price)
+{
+    for (int h = 0; h < 2; h++) k->recv[h] += price->wire[h].recv, k->send[h] += price->wire[h].send;
+    k->step++;
+}
+
+static void channel_meet(struct play_channel *x)
+{
+    for (; x->n_done < x->n_send && x->n_done < x->n_recv; x->n_done++) {
+        const double before_s = x->n_done ? x->done_s[x->n_done - 1] : 0;
+        x->done_s[x->n_done] = later(later(x->send_s[x->n_done], x->recv_s[x->n_done]), before_s) + x->transfer_s;
+    }
+}
+
+/* ---- one op at a time ---- */
+
+static struct play_slot *slot_at(const struct play *p, struct flow_use u, int micro)
+{
+    struct play_slot *s = &p->slot[u.key];
+    const int who = u.micro ? micro : -1;
+    if (s->micro == who) return s;
+    if (u.key & 1 && s[-1].micro == who) return *s = s[-1], s;      /* forward's instance, met again in backward */
+    *s = (struct play_slot){ 0, 0, who };
+    return s;
+}
+
+static double uses_s(const struct play *p, int op, int micro)
+{
+    const struct flow *f = &p->c->flow;
+    double t = 0;
+    for (int i = f->at[op]; i < f->at[op + 1]; i++) {
+        const struct play_slot *s = slot_at(p, f->use[i], micro);
+        t = later(t, s->wrote_s);
+        if (f->use[i].writes) t = later(t, s->read_s);
+    }
+    return t;
+}
+
+static void note_uses(const struct play *p, int op, double t1_s)
+{
+    const struct flow *f = &p->c->flow;
+    for (int i = f->at[op]; i < f->at[op + 1]; i++) {
+        struct play_slot *s = &p->slot[f->use[i].key];
+        if (f->use[i].writes) s->wrote_s = t1_s, s->read_s = 0;
+        else s->read_s = later(s->read_s, t1_s);
+    }
+}
+
+static int micro_of(const struct step *t, const struct op *o)
+{
+    return o->half == HALF_FWD ? t->micro[0] : o->half == HALF_BWD ? t->micro[1] : -1;
+}
+
+/* Posts this stage's arrival; 1 when all have come. */
+static int meeting_post(struct play *p, struct play_stage *s, int which, double t0_s, double op_s)
+{
+    struct play_meeting *m = &p->meeting[which];
+    const int n = s->met[which];
+    if (!s->waits) {
+        m->t0_s[n] = later(m->t0_s[n], t0_s);
+        m->posted[n]++;
+        s->waits = 1;
+    }
+    if (m->posted[n] < m->members) return 0;
+    m->t1_s[n] = m->t0_s[n] + op_s;
+    s->waits = 0;
+    s->met[which]++;
+    return 1;
+}
+
+/* The op's times. A SEND's t1 is known only when everything has been played. 0: it waits for other stages. */
+static int mark_op(struct play *p, int stage, struct play_cursor *k, int op, struct play_mark *m)
+{
+    const struct op *o = &p->c->pr->op[op];
+    struct play_stage *s = &p->stage[stage];
+    const int half = o->half == HALF_BWD, meet = meeting_of(o);
+    const double issued_s = s->state[PASS_HOST] + cost_issue_s(p->c, op);
+    m->ready_s = later(later(uses_s(p, op, m->micro), s->state[o->stream]), window_s(p, stage, k->step));
+    m->t0_s = m->meet_s = later(m->ready_s, issued_s);
+    m->t1_s = m->t0_s + p->op_s[op];
+    if (o->kind == OP_RECV) {
+        const struct play_channel *x = channel_in(p, stage, half);
+        m->t1_s = x->done_s[k->recv[half]];
+        m->meet_s = m->t1_s - x->transfer_s;
+    } else if (o->kind == OP_SEND) {
+        const struct play_channel *x = channel_out(p, stage, half);
+        const int n = k->send[half];
+        if (n < x->n_done) m->t1_s = x->done_s[n];
+        m->meet_s = m->t1_s - x->transfer_s;
+    } else if (meet >= 0) {
+        if (!meeting_post(p, s, meet, m->t0_s, p->op_s[op])) return 0;
+        m->meet_s = p->meeting[meet].t0_s[s->met[meet] - 1];
+        m->t1_s = p->meeting[meet].t1_s[s->met[meet] - 1];
+    }
+    s->state[PASS_HOST] = o->flags & OP_HOST_READS ? later(issued_s, m->t1_s) : issued_s;
+    return 1;
+}
+
+/* Puts the op behind the stage. */
+static void take_op(struct play *p, int stage, const struct play_cursor *k, const struct play_mark *m)
+{
+    const struct op *o = &p->c->pr->op[m->op];
+    const int half = o->half == HALF_BWD;
+    if (o->kind == OP_SEND) {
+        struct play_channel *x = channel_out(p, stage, half);
+        if (x->n_send == k->send[half]) x->send_s[x->n_send++] = m->t0_s;
+    } else note_uses(p, m->op, m->t1_s);
+    p->stage[stage].state[o->stream] = m->t1_s;
+}
+
+/* ---- a stage's cursors ---- */
+
+/* Steps whose passes and transfers are all over. */
+static int settle(struct play *p, int stage)
+{
+    struct play_stage *s = &p->stage[stage];
+    const int from = s->settle.step;
+    while (s->settle.step < s->body.step) {
+        const int k = s->settle.step;
+        const struct pass_price *price = price_at(p, stage, k);
+        double t = later(s->body_s[k], k ? s->upto_s[k - 1] : 0);
+        for (int h = 0; h < 2; h++) {
+            const struct play_channel *in = channel_in(p, stage, h), *out = channel_out(p, stage, h);
+            if (price->wire[h].recv) t = later(t, in->done_s[s->settle.recv[h]]);   /* met: the pass has run */
+            if (!price->wire[h].send) continue;
+            if (s->settle.send[h] >= out->n_done) return s->settle.step > from;
+            t = later(t, out->done_s[s->settle.send[h]]);
+        }
+        s->upto_s[k] = t;
+        cursor_next(&s->settle, price);
+    }
+    return s->settle.step > from;
+}
+
+/* What the host needs for the next step's RECVs: its clock there, which a pass whose ops the host waits for tells only at its end. */
+static void post_next(struct play_stage *s, const struct pass_price *price)
+{
+    const double *host = price->m[PASS_HOST];
+    double others = -INFINITY;
+    for (int i = 0; i < PASS_DIM; i++)
+        if (i != PASS_HOST) others = later(others, host[i]);
+    s->post_host_s = others == -INFINITY ? s->post_host_s + host[PASS_HOST] : NAN;
+    cursor_next(&s->post, price);
+}
+
+static int post(struct play *p, int stage)
+{
+    struct play_stage *s = &p->stage[stage];
+    const int from = s->post.step, n = p->c->pr->n_step[stage];
+    while (s->post.step < n && s->post.step - 1 - p->c->pr->lead < s->settle.step) {
+        if (isnan(s->post_host_s) && s->body.step == s->post.step && s->op == 0) s->post_host_s = s->state[PASS_HOST];
+        if (isnan(s->post_host_s)) break;
+        const struct pass_price *price = price_at(p, stage, s->post.step);
+        for (int h = 0; h < 2; h++) {
+            struct play_channel *x = channel_in(p, stage, h);
+            if (!price->wire[h].recv) continue;
+            x->recv_s[x->n_recv++] = later(window_s(p, stage, s->post.step), s->post_host_s + price->wire[h].recv_issue_s);
+            channel_meet(x);
+        }
+        post_next(s, price);
+    }
+    return s->post.step > from;
+}
+
+static int received(const struct play *p, int stage)
+{
+    const struct play_stage *s = &p->stage[stage];
+    const struct pass_price *price = price_at(p, stage, s->body.step);
+    for (int h = 0; h < 2; h++)
+        if (price->wire[h].recv && s->body.recv[h] >= channel_in(p, stage, h)->n_done) return 0;
+    return 1;
+}
+
+/* Only within `lead` steps of a pass that reads what others of its stage wrote are ops played one by one. */
+static int by_ops(const struct play *p, int stage, int step)
+{
+    const int lead = p->c->pr->lead, n = p->c->pr->n_step[stage];
+    for (int k = step; k <= step + lead && k < n; k++)
+        if (pass_at(p, stage, k)->kind == PASS_OPTIM) return 1;
+    return p->has_meeting[p->c->pr->step[stage][step].pass];
+}
+
+static void body_end(struct play *p, int stage)
+{
+    struct play_stage *s = &p->stage[stage];
+    double t = 0;
+    for (int i = 0; i < STREAM_COUNT; i++)
+        if (i < STREAM_SEND_F || i > STREAM_RECV_B) t = later(t, s->state[i]);
+    s->body_s[s->body.step] = t;
+    s->op = 0;
+    cursor_next(&s->body, price_at(p, stage, s->body.step));
+    for (int h = 0; h < 2; h++) channel_meet(channel_out(p, stage, h));
+}
+
+static int body_by_ops(struct play *p, int stage)
+{
+    struct play_stage *s = &p->stage[stage];
+    const struct program *pr = p->c->pr;
+    const struct pass *pass = pass_at(p, stage, s->body.step);
+    for (; s->op < pass->n; s->op++) {
+        const int op = pr->order[pass->first + s->op];
+        struct play_mark m = { .step = s->body.step, .op = op,
+                               .micro = micro_of(&pr->step[stage][s->body.step], &pr->op[op]) };
+        if (!mark_op(p, stage, &s->body, op, &m)) return 0;
+        take_op(p, stage, &s->body, &m);
+    }
+    body_end(p, stage);
+    return 1;
+}
+
+static void body_by_product(struct play *p, int stage)
+{
+    struct play_stage *s = &p->stage[stage];
+    const struct pass_price *price = price_at(p, stage, s->body.step);
+    const double open_s = window_s(p, stage, s->body.step);
+    for (int i = 0; i < STREAM_COUNT; i++) s->state[i] = later(s->state[i], open_s);
+    for (int h = 0; h < 2; h++)
+        s->state[PASS_DATA + h] = price->wire[h].recv ? channel_in(p, stage, h)->done_s[s->body.recv[h]] : 0;
+    pass_apply(s->state, price, s->state);
+    for (int h = 0; h < 2; h++) {
+        struct play_channel *x = channel_out(p, stage, h);
+        if (price->wire[h].send) x->send_s[x->n_send++] = later(open_s, s->state[PASS_DATA + h]);
+    }
+    body_end(p, stage);
+}
+
+/* As far as this stage gets. */
+static int advance(struct play *p, int stage)
+{
+    struct play_stage *s = &p->stage[stage];
+    int moved = 0;
+    for (;;) {
+        const int settled = settle(p, stage), posted = post(p, stage);
+        moved |= settled | posted;
+        if (s->body.step >= s->post.step || !received(p, stage)) return moved;
+        if (!by_ops(p, stage, s->body.step)) body_by_product(p, stage);
+        else if (!body_by_ops(p, stage)) return moved;
+        moved = 1;
+    }
+}
+
+/* ---- the whole step ---- */
+
+static void play_room(struct play *p, struct arena *a)
+{
+    const struct program *pr = p->c->pr;
+    p->stage = arena_alloc(a, (size_t)pr->n_stage * sizeof *p->stage);
+    for (int h = 0; h < 2; h++) p->channel[h] = arena_alloc(a, (size_t)pr->n_stage * sizeof *p->channel[h]);
+    for (int s = 0; s < pr->n_stage; s++) {
+        const size_t n = (size_t)pr->n_step[s] * sizeof(double);
+        p->stage[s].body_s = arena_alloc(a, n);
+        p->stage[s].upto_s = arena_alloc(a, n);
+        for (int h = 0; h < 2; h++) {
+            struct play_channel *x = &p->channel[h][s];
+            x->send_s = arena_alloc(a, n);
+            x->done_s = arena_alloc(a, n);
+            channel_in(p, s, h)->recv_s = arena_alloc(a, n);
+        }
+    }
+    p->slot = arena_alloc(a, (size_t)p->c->flow.n_key * sizeof *p->slot);
+    for (int i = 0; i < p->c->flow.n_key; i++) p->slot[i].micro = -2;
+}
+
+/* Every pass's meetings with other stages, counted over the schedules: the members of a group have equal counts. */
+static void play_meetings(struct play *p, struct arena *a)
+{
+    const struct program *pr = p->c->pr;
+    int32_t (*count)[2] = arena_alloc(a, (size_t)pr->n_pass * sizeof *count);
+    p->has_meeting = arena_alloc(a, (size_t)pr->n_pass);
+    for (int i = 0; i < pr->n_pass; i++)
+        for (int k = 0; k < pr->pass[i].n; k++) {
+            const int meet = meeting_of(&pr->op[pr->order[pr->pass[i].first + k]]);
+            if (meet >= 0) p->has_meeting[i] = 1, count[i][meet]++;
+        }
+    for (int w = 0; w < 2; w++) {
+        int most = 0;
+        for (int s = 0; s < pr->n_stage; s++) {
+            int n = 0;
+            for (int k = 0; k < pr->n_step[s]; k++) n += count[pr->step[s][k].pass][w];
+            p->meeting[w].members += n > 0;
+            most = n > most ? n : most;
+        }
+        p->meeting[w].t0_s = arena_alloc(a, (size_t)most * sizeof(double));
+        p->meeting[w].t1_s = arena_alloc(a, (size_t)most * sizeof(double));
+        p->meeting[w].posted = arena_alloc(a, (size_t)most * sizeof(int32_t));
+    }
+}
+
+static void play_transfers(struct play *p)
+{
+    const struct program *pr = p->c->pr;
+    for (int s = 0; s < pr->n_stage; s++)
+        for (int k = 0; k < pr->n_step[s]; k++)
+            for (int h = 0; h < 2; h++) {
+                const struct pass_wire *w = &price_at(p, s, k)->wire[h];
+                struct play_channel *in = channel_in(p, s, h), *out = channel_out(p, s, h);
+                if (w->recv) in->transfer_s = later(in->transfer_s, w->recv_s);
+                if (w->send) out->transfer_s = later(out->transfer_s, w->send_s);
+            }
+}
+
+int play_run(struct play *p, struct arena *a, const struct cost *c, const double *op_s, const struct pass_price *price)
+{
+    *p = (struct play){ .c = c, .op_s = op_s, .price = price };
+    play_room(p, a);
+    play_meetings(p, a);
+    play_transfers(p);
+    for (int moved = 1; moved;) {
+        moved = 0;
+        for (int s = 0; s < c->pr->n_stage; s++) moved |= advance(p, s);
+    }
+    for (int s = 0; s < c->pr->n_stage; s++)
+        if (p->stage[s].settle.step < c->pr->n_step[s]) return 0;
+    return 1;
+}
+
+double play_stage_s(const struct play *p, int stage)
+{
+    return p->stage[stage].upto_s[p->c->pr->n_step[stage] - 1];
+}
+
+/* ---- a stage again, op by op ---- */
+
+int play_stage_items(const struct play *p, int stage)
+{
+    int n = 0;
+    for (int k = 0; k < p->c->pr->n_step[stage]; k++) n += pass_at(p, stage, k)->n;
+    return n;
+}
+
+void play_replay(struct play_mark *mark, struct play *p, int stage)
+{
+    const struct program *pr = p->c->pr;
+    struct play_stage *s = &p->stage[stage];
+    struct play_cursor k = { 0 };
+    memset(s->state, 0, sizeof s->state);
+    memset(s->met, 0, sizeof s->met);
+    for (int i = 0; i < p->c->flow.n_key; i++) p->slot[i] = (struct play_slot){ 0, 0, -2 };
+    for (; k.step < pr->n_step[stage]; cursor_next(&k, price_at(p, stage, k.step))) {
+        const struct pass *pass = pass_at(p, stage, k.step);
+        for (int i = 0; i < pass->n; i++, mark++) {
+            const int op = pr->order[pass->first + i];
+            *mark = (struct play_mark){ .step = k.step, .op = op, .micro = micro_of(&pr->step[stage][k.step], &pr->op[op]) };
+            mark_op(p, stage, &k, op, mark);
+            take_op(p, stage, &k, mark);
+        }
+    }
+}

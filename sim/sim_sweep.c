@@ -1,0 +1,283 @@
+/* The longest path over unrolled items. Every actor (a stage's rank class, or a rank) has a queue per stream and a host that
+ * issues in list order; an item's t0 is posted when its own side is ready, its t1 is known when all that it meets have
+ * posted. Actors take turns until nothing moves, so the order of turns cannot change a time. */
+#include "sim/sim.h"
+#include <math.h>
+#include <string.h>
+
+/* Items of a stage by stream, and its collectives of WORLD and EMBED by ordinal. */
+struct sweep_stage { int32_t *queue[STREAM_COUNT], n[STREAM_COUNT]; int32_t *meets[2]; };
+
+struct sweep_actor {
+    int32_t rank, stage;
+    double *t0_s, *t1_s, *issued_s, *price_s;   /* by item; t0 and t1 are NAN until known                          */
+    double free_s[STREAM_COUNT], host_s;
+    int32_t next[STREAM_COUNT], n_issued;
+    int32_t *member[GROUP_COUNT], n_member[GROUP_COUNT];    /* actors of its groups                             */
+};
+
+struct sweep {
+    const struct cost *c; const struct unroll *u; const struct load *load;
+    const double *op_s;                         /* at even rows                                                    */
+    const uint8_t *sized;                       /* by op: it has a routed operand                                  */
+    struct sweep_stage *stage;
+    struct sweep_actor *actor; int32_t n_actor;
+    int32_t all_ranks;
+};
+
+static const struct op *op_of(const struct sweep *s, const struct sweep_actor *x, int item)
+{
+    return &s->c->pr->op[s->u[x->stage].item[item].op];
+}
+
+static int is_collective(const struct op *o)
+{
+    return op_family((enum op_kind)o->kind) == FAMILY_COMM;
+}
+
+/* ---- rows and prices ---- */
+
+/* The first sized operand among what is written, added to and read, or 0. */
+static int sized_operand(const struct program *pr, const struct op *o)
+{
+    for (int i = 0; i < OP_WRITES; i++)
+        if (o->io.write[i] && pr->buf[o->io.write[i]].size) return o->io.write[i];
+    for (int i = 0; i < OP_ADDS; i++)
+        if (o->io.add[i] && pr->buf[o->io.add[i]].size) return o->io.add[i];
+    for (int i = 0; i < OP_READS; i++)
+        if (o->io.read[i] && pr->buf[o->io.read[i]].size) return o->io.read[i];
+    return 0;
+}
+
+static void item_rows(int64_t even[2], const struct sweep *s, const struct sweep_actor *x, const struct item *i)
+{
+    const struct program *pr = s->c->pr;
+    const int layer = pr->op[i->op].layer;
+    if (!s->load) memcpy(even, pr->even, sizeof pr->even);
+    else if (s->all_ranks) load_rows(even, s->load, pr, x->rank, layer, i->micro);
+    else load_rows_stage(even, s->load, pr, s->c->job, x->stage, layer, i->micro);
+}
+
+static double item_price_s(const struct sweep *s, const struct sweep_actor *x, const struct item *i)
+{
+    int64_t even[2];
+    if (!s->load || !s->sized[i->op]) return s->op_s[i->op];
+    item_rows(even, s, x, i);
+    return cost_op_s(s->c, i->op, even);
+}
+
+/* ---- who meets whom ---- */
+
+struct sweep_peer { const struct sweep_actor *actor; int32_t item; };
+
+static int peer_of_stage(const struct sweep *s, const struct sweep_actor *x, int stage)
+{
+    if (!s->all_ranks) return stage;
+    struct coord at = fold_coord(&s->c->job->plan, x->rank);
+    at.pp = stage;
+    return fold_rank(&s->c->job->plan, at);
+}
+
+/* The k-th of those whom an item meets, itself among them; 0 when there are no more. */
+static int item_peer(struct sweep_peer *p, const struct sweep *s, const struct sweep_actor *x, int item, int k)
+{
+    const struct op *o = op_of(s, x, item);
+    const int mate = s->u[x->stage].item[item].mate, n = s->c->pr->n_stage;
+    if (op_family((enum op_kind)o->kind) == FAMILY_P2P) {
+        const int ahead = o->group == GROUP_NEXT ? 1 : n - 1;
+        *p = k ? (struct sweep_peer){ &s->actor[peer_of_stage(s, x, (x->stage + ahead) % n)], mate } : (struct sweep_peer){ x, item };
+        return k < 2;
+    }
+    if (!is_collective(o) || (!s->all_ranks && o->group != GROUP_WORLD && o->group != GROUP_EMBED)) {
+        *p = (struct sweep_peer){ x, item };
+        return k < 1;
+    }
+    if (k >= x->n_member[o->group]) return 0;
+    p->actor = &s->actor[x->member[o->group][k]];
+    p->item = o->group == GROUP_WORLD || o->group == GROUP_EMBED ? s->stage[p->actor->stage].meets[o->group == GROUP_EMBED][mate]
+                                                                 : item;
+    return 1;
+}
+
+/* All have posted: the latest t0 and the longest price of those who meet. NAN: somebody has not. */
+static double meet_end_s(const struct sweep *s, const struct sweep_actor *x, int item)
+{
+    struct sweep_peer p;
+    double t0_s = 0, price_s = 0;
+    for (int k = 0; item_peer(&p, s, x, item, k); k++) {
+        if (isnan(p.actor->t0_s[p.item])) return NAN;
+        t0_s = fmax(t0_s, p.actor->t0_s[p.item]);
+        price_s = fmax(price_s, p.actor->price_s[p.item]);
+    }
+    return t0_s + price_s;
+}
+
+/* ---- turns ---- */
+
+/* The host issues in list order and stops behind an item that it waits for. */
+static int turn_host(const struct sweep *s, struct sweep_actor *x)
+{
+    const struct unroll *u = &s->u[x->stage];
+    const int from = x->n_issued;
+    for (; x->n_issued < u->n_item; x->n_issued++) {
+        const int before = x->n_issued - 1;
+        if (before >= 0 && op_of(s, x, before)->flags & OP_HOST_READS) {
+            if (isnan(x->t1_s[before])) break;
+            x->host_s = fmax(x->host_s, x->t1_s[before]);
+        }
+        x->host_s += cost_issue_s(s->c, u->item[x->n_issued].op);
+        x->issued_s[x->n_issued] = x->host_s;
+    }
+    return x->n_issued > from;
+}
+
+static double ready_s(const struct sweep *s, const struct sweep_actor *x, int item, int stream)
+{
+    const struct unroll *u = &s->u[x->stage];
+    const struct item *i = &u->item[item];
+    double t = fmax(x->free_s[stream], x->issued_s[item]);
+    for (int k = 0; k < i->n_dep; k++) {
+        const double dep_s = x->t1_s[u->dep[i->dep + k]];
+        if (isnan(dep_s)) return NAN;
+        t = fmax(t, dep_s);
+    }
+    return t;
+}
+
+static int turn_stream(const struct sweep *s, struct sweep_actor *x, int stream)
+{
+    const struct sweep_stage *g = &s->stage[x->stage];
+    int moved = 0;
+    for (; x->next[stream] < g->n[stream]; x->next[stream]++) {
+        const int item = g->queue[stream][x->next[stream]];
+        if (item >= x->n_issued) break;
+        if (isnan(x->t0_s[item])) {
+            x->price_s[item] = item_price_s(s, x, &s->u[x->stage].item[item]);
+            x->t0_s[item] = ready_s(s, x, item, stream);
+            if (isnan(x->t0_s[item])) break;
+            moved = 1;
+        }
+        const double t1_s = meet_end_s(s, x, item);
+        if (isnan(t1_s)) break;
+        x->t1_s[item] = x->free_s[stream] = t1_s;
+        moved = 1;
+    }
+    return moved;
+}
+
+static int turn(const struct sweep *s, struct sweep_actor *x)
+{
+    int moved = 0;
+    for (int again = 1; again; moved |= again) {
+        again = turn_host(s, x);
+        for (int k = 0; k < STREAM_COUNT; k++) again |= turn_stream(s, x, k);
+    }
+    return moved;
+}
+
+/* ---- setting up ---- */
+
+static void stage_open(struct sweep_stage *g, struct arena *a, const struct program *pr, const struct unroll *u)
+{
+    int n[2] = { 0, 0 };
+    for (int k = 0; k < STREAM_COUNT; k++) g->queue[k] = arena_alloc(a, (size_t)u->n_item * sizeof(int32_t));
+    for (int k = 0; k < 2; k++) g->meets[k] = arena_alloc(a, (size_t)u->n_item * sizeof(int32_t));
+    for (int i = 0; i < u->n_item; i++) {
+        const struct op *o = &pr->op[u->item[i].op];
+        g->queue[o->stream][g->n[o->stream]++] = i;
+        if (!is_collective(o) || (o->group != GROUP_WORLD && o->group != GROUP_EMBED)) continue;
+        const int w = o->group == GROUP_EMBED;
+        g->meets[w][n[w]++] = i;
+    }
+}
+
+/* Actors are numbered by rank, or by stage; a class then stands for its peers in other stages only. */
+static void actor_groups(struct sweep_actor *x, struct arena *a, const struct sweep *s)
+{
+    const struct job *j = s->c->job;
+    for (int g = 0; g < GROUP_COUNT; g++) {
+        const int across = g == GROUP_WORLD || g == GROUP_EMBED;
+        if (!s->all_ranks && !across) continue;
+        x->n_member[g] = s->all_ranks ? fold_size(j, (enum group)g) : g == GROUP_WORLD ? s->c->pr->n_stage : fold_size(j, GROUP_EMBED);
+        x->member[g] = arena_alloc(a, (size_t)x->n_member[g] * sizeof(int32_t));
+        if (s->all_ranks) fold_members(j, (enum group)g, x->rank, x->member[g]);
+        else if (g == GROUP_EMBED) fold_embed_stages(j, x->member[g]);
+        else for (int i = 0; i < x->n_member[g]; i++) x->member[g][i] = i;
+    }
+}
+
+static void actor_open(struct sweep_actor *x, struct arena *a, const struct sweep *s, int index)
+{
+    const struct plan *p = &s->c->job->plan;
+    x->rank = s->all_ranks ? index : fold_rank(p, (struct coord){ .pp = index });
+    x->stage = s->all_ranks ? fold_coord(p, index).pp : index;
+    const size_t n = (size_t)s->u[x->stage].n_item * sizeof(double);
+    x->t0_s = arena_alloc(a, n);
+    x->t1_s = arena_alloc(a, n);
+    x->issued_s = arena_alloc(a, n);
+    x->price_s = arena_alloc(a, n);
+    for (int i = 0; i < s->u[x->stage].n_item; i++) x->t0_s[i] = x->t1_s[i] = NAN;
+    actor_groups(x, a, s);
+}
+
+static struct sweep sweep_open(struct arena *a, const struct cost *c, const struct unroll *u, const struct load *load, int all_ranks)
+{
+    const struct program *pr = c->pr;
+    uint8_t *sized = arena_alloc(a, (size_t)pr->n_op);
+    for (int i = 1; i < pr->n_op; i++) sized[i] = sized_operand(pr, &pr->op[i]) != 0;
+    struct sweep s = { .c = c, .u = u, .load = load && load->rows ? load : NULL, .sized = sized, .all_ranks = all_ranks,
+                       .n_actor = all_ranks ? c->job->plan.gpus : pr->n_stage };
+    s.op_s = cost_all_s(c, a);
+    s.stage = arena_alloc(a, (size_t)pr->n_stage * sizeof *s.stage);
+    s.actor = arena_alloc(a, (size_t)s.n_actor * sizeof *s.actor);
+    for (int i = 0; i < pr->n_stage; i++) stage_open(&s.stage[i], a, pr, &u[i]);
+    for (int i = 0; i < s.n_actor; i++) actor_open(&s.actor[i], a, &s, i);
+    return s;
+}
+
+/* ---- spans ---- */
+
+static void span_rows(struct span *p, const struct sweep *s, const struct sweep_actor *x, const struct item *i)
+{
+    const struct op *o = &s->c->pr->op[i->op];
+    int64_t even[2];
+    if (o->kind != OP_SIZES && !s->sized[i->op]) return;
+    item_rows(even, s, x, i);
+    p->rows[0] = (int32_t)(o->kind == OP_SIZES ? even[0] : program_rows(s->c->pr, sized_operand(s->c->pr, o), even));
+    p->rows[1] = o->kind == OP_SIZES ? (int32_t)even[1] : 0;
+}
+
+static void spans_add(struct trace *t, const struct sweep *s, const struct sweep_actor *x)
+{
+    for (int i = 0; i < s->u[x->stage].n_item; i++) {
+        const struct item *it = &s->u[x->stage].item[i];
+        if (isnan(x->t1_s[i])) continue;
+        struct span *p = &t->span[t->n++];
+        *p = (struct span){ .rank = x->rank, .step = it->step, .op = it->op, .t0_ns = trace_ns(x->t0_s[i]),
+                            .t1_ns = trace_ns(x->t1_s[i]) };
+        span_rows(p, s, x, it);
+    }
+}
+
+static void spans_write(struct trace *t, struct arena *a, const struct sweep *s)
+{
+    int64_t n = 0;
+    for (int i = 0; i < s->n_actor; i++) n += s->u[s->actor[i].stage].n_item;
+    *t = (struct trace){ .head = { .program_hash = s->c->pr->hash, .source = "predicted", .n_rank = s->c->job->plan.gpus, .n_iter = 1 } };
+    memcpy(t->head.system, s->c->job->system.name, sizeof t->head.system);
+    t->span = arena_alloc(a, (size_t)n * sizeof *t->span);
+    for (int i = 0; i < s->n_actor; i++) spans_add(t, s, &s->actor[i]);
+    trace_sort(t);
+}
+
+void sim_sweep(struct trace *t, struct arena *a, const struct cost *c, const struct unroll *u, const struct load *load, int all_ranks)
+{
+    struct arena scratch = { 0 };
+    struct sweep s = sweep_open(&scratch, c, u, load, all_ranks);
+    for (int moved = 1; moved;) {
+        moved = 0;
+        for (int i = 0; i < s.n_actor; i++) moved |= turn(&s, &s.actor[i]);
+    }
+    spans_write(t, a, &s);
+    arena_free(&scratch);
+}
