@@ -240,6 +240,16 @@ static void sched_slots(struct sched *s)
             for (int m = first; m < n && m < first + s->group; m++) s->slot[k++] = (struct slot){ m, v };
 }
 
+/* How far a rank's streams may be apart, in steps. Less costs less memory (an activation a step), too little is a ring of
+ * ranks that wait for each other. Where a group has `spare` micro-batches more than stages, what the last stage sends waits
+ * that many slots for the first to take it; found by unroll_check over all schedules with pp 2..6, vpp 2..3, spare 0..6. */
+static int sched_lead(const struct sched *s)
+{
+    const int steps = (s->merged ? 1 : 2) + s->split, spare = s->vpp > 1 ? s->group - s->pp : 0;
+    const int lead = steps * (spare + 1);
+    return s->vpp == 1 || lead < 2 ? 2 : lead;
+}
+
 void sched_build(struct program *pr, const struct job *j)
 {
     const int pp = pr->n_stage, vpp = pr->n_chunk / pp;
@@ -249,7 +259,7 @@ void sched_build(struct program *pr, const struct job *j)
         .merged = j->plan.schedule == SCHEDULE_FWD_BWD, .split = j->plan.split_wgrad != 0,
         .room_step = 3 * pr->n_micro * vpp + 2,     /* forward, backward, weight gradient; START, OPTIM */
     };
-    pr->lead = 2;       /* 1F1B needs 1, interleaved 2; more costs an activation per step of lead */
+    pr->lead = sched_lead(&s);
     pr->n_pass = pr->n_order = 0;
     pr->pass = NULL;
     pr->order = NULL;

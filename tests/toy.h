@@ -189,7 +189,7 @@ static inline void toy_each(void (*visit)(const struct toy *t))
     static const int micro[] = { 1, 2, 3, 4, 7, 8, 13, 16 };
     for (int pp = 1; pp <= 8; pp++)
         for (int vpp = 1; vpp <= (pp > 1 ? 4 : 1); vpp++)
-            for (int group = pp; group <= (vpp > 1 ? pp + 1 : pp); group++)
+            for (int group = pp; group <= (vpp > 1 ? pp + 2 : pp); group++)
                 for (int m = 0; m < LEN(micro); m++) {
                     const int tail = micro[m] % group;
                     if (vpp > 1 && tail > 0 && tail < pp) continue;
