@@ -1,0 +1,260 @@
+/* Three memos over program_build_block: prices, states, and once-a-step work. Each has its own key, the sizes that its
+ * values depend on and nothing more; a test holds equal keys to equal values. */
+#include "sim/search_block.h"
+#include <math.h>
+#include <string.h>
+
+enum memo_kind { MEMO_PRICE, MEMO_STATES, MEMO_ONCE, MEMO_COUNT };
+struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order; };
+
+/* Open addressing; values are found by index, and stay where they are. */
+struct memo { struct key *key; void **value; int32_t n, room; };
+
+struct search_blocks {
+    const struct search_space *space;
+    struct arena *arena;
+    struct memo memo[MEMO_COUNT];
+    struct job job;
+    int64_t built;
+};
+
+/* ---- memo ---- */
+
+static uint64_t key_hash(const struct key *k)
+{
+    const int32_t v[] = { k->block, k->recompute, k->tp, k->cp, k->etp, k->ep, k->mbs, k->pp, k->order };
+    uint64_t h = 1469598103934665603u;
+    for (int i = 0; i < LEN(v); i++) h = (h ^ (uint32_t)v[i]) * 1099511628211u;
+    return h ^ h >> 32;
+}
+
+static int key_same(const struct key *a, const struct key *b)
+{
+    return a->block == b->block && a->recompute == b->recompute && a->tp == b->tp && a->cp == b->cp && a->etp == b->etp &&
+           a->ep == b->ep && a->mbs == b->mbs && a->pp == b->pp && a->order == b->order;
+}
+
+/* Where the key's value is, or where it goes. */
+static void **memo_at(struct memo *m, const struct key *k)
+{
+    uint64_t i = key_hash(k) & (uint64_t)(m->room - 1);
+    while (m->value[i] && !key_same(&m->key[i], k)) i = (i + 1) & (uint64_t)(m->room - 1);
+    m->key[i] = *k;
+    return &m->value[i];
+}
+
+static void memo_init(struct memo *m, struct arena *a, int32_t room)
+{
+    *m = (struct memo){ .key = arena_alloc(a, (size_t)room * sizeof *m->key),
+                        .value = arena_alloc(a, (size_t)room * sizeof *m->value), .room = room };
+}
+
+static void **memo_find(struct memo *m, struct arena *a, const struct key *k)
+{
+    if (4 * m->n > 3 * m->room) {
+        const struct memo old = *m;
+        memo_init(m, a, 2 * old.room);
+        m->n = old.n;
+        for (int i = 0; i < old.room; i++)
+            if (old.value[i]) *memo_at(m, &old.key[i]) = old.value[i];
+    }
+    return memo_at(m, k);
+}
+
+/* ---- keys ---- */
+
+static int sees_experts(const struct search_space *s, enum block k)
+{
+    return k == BLOCK_MOE || (k == BLOCK_LOSS && s->mtp && s->job->model.experts);
+}
+
+static struct key key_of(const struct search_blocks *b, const struct search_point *p, enum block k)
+{
+    const struct search_grid *g = &b->space->grid[p->grid];
+    struct key key = { .block = (int32_t)k, .tp = g->tp, .etp = 1, .ep = 1 };
+    if (sees_experts(b->space, k)) key.etp = g->etp, key.ep = g->ep;
+    return key;
+}
+
+/* ---- building ---- */
+
+struct built { struct arena arena; struct program pr; struct cost cost; const double *op_s; };
+
+static void built_open(struct built *t, struct search_blocks *b, const struct search_point *p, int recompute, enum block k)
+{
+    struct diag d;
+    *t = (struct built){ 0 };
+    b->job = *b->space->job;
+    search_space_plan(&b->job, b->space, p, recompute, &d);
+    program_build_block(&t->pr, &t->arena, &b->job, k);
+    cost_init(&t->cost, &t->pr, &b->job);
+    t->op_s = cost_all_s(&t->cost, &t->arena);
+    b->built++;
+}
+
+/* With one chunk the embedding and the loss share one DATA op: it is counted with the loss. */
+static int counts_op(const struct search_blocks *b, enum block k, const struct op *o)
+{
+    return o->kind != OP_DATA || k != BLOCK_EMBED || b->job.plan.pp > 1;
+}
+
+static void half_read(struct search_half *h, const struct pass_price *p, int data)
+{
+    for (int k = 0; k < PASS_DATA; k++) {
+        h->diag_s[k] = p->m[k][k];
+        h->in_s[k] = p->m[k][data];
+        h->out_s[k] = p->m[data][k];
+        h->busy_s[k] = k < STREAM_COUNT ? p->busy_s[k] : 0;
+    }
+    h->through_s = p->m[data][data];
+    h->net_B = p->net_B;
+    h->peak_B = p->peak_B;
+}
+
+static void half_price(struct search_half *h, struct built *t, const struct search_blocks *b, enum block block,
+                       enum pass_kind kind)
+{
+    const struct chunk *c = &t->pr.chunk[0];
+    const int fwd = kind == PASS_FWD;
+    const struct pass_edge edge = { .in = { fwd ? c->x_in : 0, kind == PASS_BWD || kind == PASS_BWD_INPUT ? c->dy_in : 0 },
+                                    .out = { fwd ? c->x_out : 0, kind == PASS_BWD || kind == PASS_BWD_INPUT ? c->dx_out : 0 } };
+    int32_t *order = arena_alloc(&t->arena, (size_t)(c->reduce - c->fwd + 1) * sizeof *order);
+    int n = 0;
+    double issue_s = 0;
+    for (int i = fwd ? c->fwd : c->bwd; i < (fwd ? c->bwd : c->reduce); i++) {
+        const int weight = (t->pr.op[i].flags & OP_WEIGHT_GRAD) != 0;
+        if ((kind == PASS_BWD_INPUT && weight) || (kind == PASS_BWD_WEIGHT && !weight)) continue;
+        if (!counts_op(b, block, &t->pr.op[i])) continue;
+        order[n++] = i;
+        issue_s += cost_issue_s(&t->cost, i);
+    }
+    struct pass_price price;
+    pass_price(&price, &t->cost, t->op_s, kind, order, n, &edge);
+    half_read(h, &price, fwd ? PASS_DATA : PASS_DATA_BWD);
+    h->busy_s[PASS_HOST] = issue_s;
+}
+
+const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p, int recompute, enum block k)
+{
+    struct key key = key_of(b, p, k);
+    key.recompute = recompute;
+    key.cp = b->space->grid[p->grid].cp;
+    key.mbs = p->mbs;
+    key.pp = b->space->grid[p->grid].pp > 1;
+    void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
+    if (*at) return *at;
+    struct search_block *v = *at = arena_alloc(b->arena, sizeof *v);
+    struct built t;
+    b->memo[MEMO_PRICE].n++;
+    built_open(&t, b, p, recompute, k);
+    const int split = b->job.plan.split_wgrad;
+    half_price(&v->fwd, &t, b, k, PASS_FWD);
+    half_price(&v->bwd, &t, b, k, split ? PASS_BWD_INPUT : PASS_BWD);
+    if (split) half_price(&v->weight, &t, b, k, PASS_BWD_WEIGHT);
+    const int edge = t.pr.chunk[0].x_in ? t.pr.chunk[0].x_in : t.pr.chunk[0].x_out;
+    v->edge_B = (double)buf_B(&t.pr.buf[edge]);
+    arena_free(&t.arena);
+    return v;
+}
+
+/* ---- states ---- */
+
+/* Optimizer bytes of one element of a bucket, before it is shared. */
+static double state_B(const struct program *pr, const struct bucket *k)
+{
+    const int32_t id[] = { k->master, k->m, k->v };
+    double bytes = 0;
+    for (int i = 0; i < LEN(id); i++)
+        if (id[i]) bytes += dtype_B((enum dtype)pr->buf[id[i]].dtype);
+    return bytes;
+}
+
+static const struct bucket *bucket_of(const struct program *pr, int w)
+{
+    for (int i = 0; i < pr->n_bucket; i++)
+        if (pr->bucket[i].w == w) return &pr->bucket[i];
+    return NULL;
+}
+
+/* Parameters, not buckets, are counted: padding depends on how many share, and one stage's two uses of an input table are
+ * one table. */
+static void states_read(struct search_states *v, const struct program *pr, int skip_table)
+{
+    for (int i = 0; i < pr->n_param; i++) {
+        const struct param *p = &pr->param[i];
+        const struct bucket *k = bucket_of(pr, program_root(pr, p->w));
+        if (skip_table && p->name == PARAM_EMBEDDING) continue;
+        v->own_B += (double)buf_B(&pr->buf[p->w]) + (p->g ? (double)buf_B(&pr->buf[p->g]) : 0);
+        if (!k) continue;
+        const double n = (double)(pr->buf[p->w].rows * pr->buf[p->w].cols);
+        *(k->share_group == GROUP_EDP ? &v->expert_B : &v->dense_B) += n * state_B(pr, k);
+    }
+}
+
+const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p, enum block k)
+{
+    struct key key = key_of(b, p, k);
+    key.pp = b->space->grid[p->grid].pp > 1;
+    void **at = memo_find(&b->memo[MEMO_STATES], b->arena, &key);
+    if (*at) return *at;
+    struct search_states *v = *at = arena_alloc(b->arena, sizeof *v);
+    struct built t;
+    b->memo[MEMO_STATES].n++;
+    built_open(&t, b, p, 0, k);
+    states_read(v, &t.pr, k == BLOCK_LOSS && b->job.plan.pp == 1);
+    arena_free(&t.arena);
+    return v;
+}
+
+/* ---- once a step ---- */
+
+static double *once_of(struct search_once *v, enum op_kind k)
+{
+    switch (k) {
+    case OP_ZERO: return &v->zero_s;
+    case OP_GRAD_SCATTER: return &v->scatter_s;
+    case OP_SUMSQ: return &v->sumsq_s;
+    case OP_ADAMW: case OP_SGD: return &v->update_s;
+    case OP_PARAM_GATHER: return &v->gather_s;
+    default: return NULL;
+    }
+}
+
+static void once_read(struct search_once *v, const struct built *t)
+{
+    for (int i = t->pr.chunk[0].reduce; i < t->pr.stage[0].end; i++) {
+        const struct op *o = &t->pr.op[i];
+        double *sum = once_of(v, (enum op_kind)o->kind);
+        if (sum) *sum += t->op_s[i];
+        if (o->kind == OP_ALL_REDUCE && o->group == GROUP_WORLD) v->world_s = t->op_s[i];
+    }
+}
+
+const struct search_once *search_block_once(struct search_blocks *b, const struct search_point *p, enum block k)
+{
+    const struct search_grid *g = &b->space->grid[p->grid];
+    const struct key key = { .block = (int32_t)k, .tp = g->tp, .cp = g->cp, .etp = g->etp, .ep = g->ep, .pp = g->pp,
+                             .order = p->order };
+    void **at = memo_find(&b->memo[MEMO_ONCE], b->arena, &key);
+    if (*at) return *at;
+    struct search_once *v = *at = arena_alloc(b->arena, sizeof *v);
+    struct built t;
+    b->memo[MEMO_ONCE].n++;
+    built_open(&t, b, p, 0, k);
+    once_read(v, &t);
+    arena_free(&t.arena);
+    return v;
+}
+
+/* ---- the whole ---- */
+
+struct search_blocks *search_block_open(struct arena *a, const struct search_space *s)
+{
+    struct search_blocks *b = arena_alloc(a, sizeof *b);
+    b->space = s;
+    b->arena = a;
+    for (int m = 0; m < MEMO_COUNT; m++) memo_init(&b->memo[m], a, 1024);
+    return b;
+}
+
+int64_t search_block_built(const struct search_blocks *b) { return b->built; }
