@@ -122,25 +122,32 @@ static enum err plan_size_defaults(struct plan *p, const struct plan_given *g, i
     return OK;
 }
 
+/* Everything but plan_resolve; `g` begins with its document. */
+static enum err plan_collect(struct job *read, struct arena *a, struct plan_given *g, int n_flag, const char *const (*flag)[2],
+                             int runs, struct diag *d)
+{
+    struct plan *p = &read->plan;
+    if (g->c != NULL) {
+        TRY(cfg_fill(p, g->set, plan_opts, plan_n_opt, g->c, d));
+    } else {
+        cfg_defaults(p, plan_opts, plan_n_opt);
+    }
+    for (int i = 0; i < n_flag; i++) TRY(plan_apply_flag(p, g, flag[i][0], flag[i][1], d));
+    if (*p->system == '\0' && runs) strcpy(p->system, "host");
+    TRY(plan_located(d, plan_missing(p, d), g));
+    const int host = strcmp(p->system, "host") == 0;
+    if (*p->stack == '\0') strcpy(p->stack, runs || host ? "moefold" : "mcore-2510");
+    if (!plan_is_set(g, "precision")) p->precision = host ? PRECISION_FP32 : PRECISION_BF16;
+    TRY(plan_located(d, plan_size_defaults(p, g, host, d), g));
+    return plan_read_parts(read, a, g, d);
+}
+
 enum err plan_fill_job(struct job *j, struct arena *a, const struct cfg *c, int n_flag, const char *const (*flag)[2], int runs,
                        struct diag *d)
 {
     struct job read = { 0 };
-    struct plan *p = &read.plan;
     struct plan_given g = { .c = c };
-    if (c != NULL) {
-        TRY(cfg_fill(p, g.set, plan_opts, plan_n_opt, c, d));
-    } else {
-        cfg_defaults(p, plan_opts, plan_n_opt);
-    }
-    for (int i = 0; i < n_flag; i++) TRY(plan_apply_flag(p, &g, flag[i][0], flag[i][1], d));
-    if (*p->system == '\0' && runs) strcpy(p->system, "host");
-    TRY(plan_located(d, plan_missing(p, d), &g));
-    const int host = strcmp(p->system, "host") == 0;
-    if (*p->stack == '\0') strcpy(p->stack, runs || host ? "moefold" : "mcore-2510");
-    if (!plan_is_set(&g, "precision")) p->precision = host ? PRECISION_FP32 : PRECISION_BF16;
-    TRY(plan_located(d, plan_size_defaults(p, &g, host, d), &g));
-    TRY(plan_read_parts(&read, a, &g, d));
+    TRY(plan_collect(&read, a, &g, n_flag, flag, runs, d));
     TRY(plan_located(d, plan_resolve(&read, d), &g));
     *j = read;
     return OK;
@@ -153,6 +160,15 @@ enum err plan_read_job(struct job *j, struct arena *a, const char *arg, int n_fl
     if (arg == NULL) return plan_fill_job(j, a, NULL, n_flag, flag, runs, d);
     TRY(cfg_read_named(&c, a, "plans", arg, d));
     return plan_fill_job(j, a, &c, n_flag, flag, runs, d);
+}
+
+enum err plan_read_open(struct job *j, struct arena *a, int n_flag, const char *const (*flag)[2], struct diag *d)
+{
+    struct job read = { 0 };
+    struct plan_given g = { .c = NULL };
+    TRY(plan_collect(&read, a, &g, n_flag, flag, 0, d));
+    *j = read;
+    return OK;
 }
 
 /* ---- the plan as text ---- */

@@ -51,6 +51,8 @@ enum err plan_read_job(struct job *j, struct arena *a, const char *arg, int n_fl
 /* The same from a document (NULL: none). Errors begin with the place in it, or with the flag. */
 enum err plan_fill_job(struct job *j, struct arena *a, const struct cfg *c, int n_flag, const char *const (*flag)[2], int runs,
                        struct diag *d);
+/* Flags only, and neither resolved nor checked: what a search begins with, whose degrees are still open. */
+enum err plan_read_open(struct job *j, struct arena *a, int n_flag, const char *const (*flag)[2], struct diag *d);
 /* Defaults that depend on the rest (schedule, sp, vpp_group, capacity, domain_gpus, layout), dp, edp, n_micro; divides
  * only where it divides, so it ends with plan_check. */
 enum err plan_resolve(struct job *j, struct diag *d);
