@@ -83,7 +83,7 @@ static enum err read_flag(struct reader *r, const char *word, struct diag *d)
 {
     const char *eq = strchr(word, '=');
     const char *key = eq ? arena_printf(r->a, "%.*s", (int)(eq - word), word) : word;
-    void *owner;
+    void *owner = NULL;
     const struct opt *o = find(&owner, r, key);
     if (!o) return unknown(r, key, d);
     const char *text = eq ? eq + 1 : NULL;
@@ -163,10 +163,14 @@ static void help_table(struct arena *a, const char *heading, const struct opt *o
 void args_help(const struct args_spec *spec)
 {
     struct arena a = { 0 };
+    const size_t n = (size_t)spec->n_flag;
+    struct opt *all = arena_alloc(&a, (n + LEN(common)) * sizeof *all);
+    if (n) memcpy(all, spec->flag, n * sizeof *all);
+    memcpy(all + n, common, sizeof common);
     printf("moefold %s %s: %s\n", spec->verb, spec->words, spec->what);
-    help_table(&a, "flags", spec->flag, spec->n_flag);
-    help_table(&a, spec->n_flag ? NULL : "flags", common, LEN(common));
-    if (spec->takes_plan) help_table(&a, "the plan as flags, on top of PLAN's file", plan_opts, plan_n_opt);
+    help_table(&a, "flags", all, (int)n + LEN(common));
+    if (spec->takes_plan)
+        help_table(&a, spec->max_words ? "the plan as flags, on top of PLAN's file" : "the plan as flags", plan_opts, plan_n_opt);
     arena_free(&a);
 }
 

@@ -102,8 +102,8 @@ static enum err collect(struct compare *c, struct arena *a, const char *dir, str
     c->side[JOIN_MEASURED] = join_iteration(a, &all, c->iter);
     TRY(load_from_trace(&load, a, &c->pr, &c->job, &c->side[JOIN_MEASURED], d));
     cost_init(&c->cost, &c->pr, &c->job);
-    TRY(sim_sweep(&c->side[JOIN_EVEN], a, &c->cost, c->u, NULL, 1, d));
-    TRY(sim_sweep(&c->side[JOIN_LOAD], a, &c->cost, c->u, &load, 1, d));
+    sim_sweep(&c->side[JOIN_EVEN], a, &c->cost, c->u, NULL, 1);
+    sim_sweep(&c->side[JOIN_LOAD], a, &c->cost, c->u, &load, 1);
     const struct trace *const side[JOIN_SIDES] = { &c->side[JOIN_EVEN], &c->side[JOIN_LOAD], &c->side[JOIN_MEASURED] };
     join_traces(&c->join, a, side, &c->pr, &c->job, c->u);
     return OK;

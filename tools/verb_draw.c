@@ -109,7 +109,7 @@ static enum err pipeline(FILE *out, struct arena *a, const struct job *j, const 
     TRY(unroll_all(u, a, &pr, d));
     TRY(unroll_check(u, &pr, 0, d));
     cost_init(&c, &pr, j);
-    TRY(sim_sweep(&t, a, &c, u, NULL, 0, d));
+    sim_sweep(&t, a, &c, u, NULL, 0);
     draw_pipeline(out, a, &pr, j, &t);
     return OK;
 }
@@ -135,7 +135,7 @@ static enum err check_out(const struct subject *s, const char *path, struct diag
 
 static enum err answer(struct arena *a, const struct args *args, const struct draw_flags *f, struct diag *d)
 {
-    const struct subject *s;
+    const struct subject *s = NULL;
     struct args plan = *args;
     struct job *j = arena_alloc(a, sizeof *j);
     char *text = NULL;

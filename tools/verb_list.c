@@ -2,7 +2,7 @@
 #include "tools/args.h"
 #include "tools/report.h"
 #include "tools/verb.h"
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 struct list_model { struct model m; const char *attention; double total, active, mtp; };
@@ -36,8 +36,22 @@ static const struct report_col stack_cols[] = {
     { "schedules", "schedules", REPORT_CHARS, offsetof(struct list_stack, schedules) },
     { "recomputes", "recompute", REPORT_CHARS, offsetof(struct list_stack, recomputes) },
 };
+struct list_plan { const char *name; struct plan p; };
 static const struct report_col plan_cols[] = {
-    { "name", "plan", REPORT_TEXT, 0 },
+    { "name", "plan", REPORT_TEXT, offsetof(struct list_plan, name) },
+    { "model", "model", REPORT_CHARS, offsetof(struct list_plan, p.model) },
+    { "system", "system", REPORT_CHARS, offsetof(struct list_plan, p.system) },
+    { "gpus", "GPUs", REPORT_INT, offsetof(struct list_plan, p.gpus) },
+    { "pp", "pp", REPORT_INT, offsetof(struct list_plan, p.pp) },
+    { "vpp", "vpp", REPORT_INT, offsetof(struct list_plan, p.vpp) },
+    { "tp", "tp", REPORT_INT, offsetof(struct list_plan, p.tp) },
+    { "cp", "cp", REPORT_INT, offsetof(struct list_plan, p.cp) },
+    { "dp", "dp", REPORT_INT, offsetof(struct list_plan, p.dp) },
+    { "etp", "etp", REPORT_INT, offsetof(struct list_plan, p.etp) },
+    { "ep", "ep", REPORT_INT, offsetof(struct list_plan, p.ep) },
+    { "edp", "edp", REPORT_INT, offsetof(struct list_plan, p.edp) },
+    { "seq", "seq", REPORT_INT, offsetof(struct list_plan, p.seq) },
+    { "gbs", "global batch", REPORT_INT, offsetof(struct list_plan, p.gbs) },
 };
 
 static enum err model_row(void *row, struct arena *a, const char *name, struct diag *d)
@@ -57,19 +71,30 @@ static enum err system_row(void *row, struct arena *a, const char *name, struct 
     return system_read(row, a, name, d);
 }
 
+/* "a+b" of the names whose bits are set. */
+static void names_of(char *to, size_t to_B, int32_t bits, const char *const *names)
+{
+    size_t at = 0;
+    for (int i = 0; names[i] && at < to_B; i++)
+        if (bits >> i & 1) at += (size_t)snprintf(to + at, to_B - at, "%s%s", at ? "+" : "", names[i]);
+}
+
 static enum err stack_row(void *row, struct arena *a, const char *name, struct diag *d)
 {
     struct list_stack *to = row;
     TRY(stack_read(&to->s, a, name, d));
-    cfg_echo(to->schedules, sizeof to->schedules, &to->s, cfg_opt(stack_opts, stack_n_opt, "schedules"));
-    cfg_echo(to->recomputes, sizeof to->recomputes, &to->s, cfg_opt(stack_opts, stack_n_opt, "recomputes"));
+    names_of(to->schedules, sizeof to->schedules, to->s.schedules, stack_schedules);
+    names_of(to->recomputes, sizeof to->recomputes, to->s.recomputes, stack_recomputes);
     return OK;
 }
 
 static enum err plan_row(void *row, struct arena *a, const char *name, struct diag *d)
 {
-    (void)a, (void)d;
-    *(const char **)row = name;
+    struct list_plan *to = row;
+    struct job *j = arena_alloc(a, sizeof *j);
+    TRY(plan_read_job(j, a, name, 0, NULL, 0, d));
+    to->name = name;
+    to->p = j->plan;
     return OK;
 }
 
@@ -82,7 +107,7 @@ static const struct list_kind {
     { "models", "Models", model_cols, LEN(model_cols), sizeof(struct list_model), model_row },
     { "systems", "Systems", system_cols, LEN(system_cols), sizeof(struct system), system_row },
     { "stacks", "Stacks", stack_cols, LEN(stack_cols), sizeof(struct list_stack), stack_row },
-    { "plans", "Plans", plan_cols, LEN(plan_cols), sizeof(const char *), plan_row },
+    { "plans", "Plans", plan_cols, LEN(plan_cols), sizeof(struct list_plan), plan_row },
 };
 
 static enum err rows_of(struct report_list *list, struct arena *a, const struct list_kind *k, struct diag *d)

@@ -48,7 +48,8 @@ static const struct report_col head_cols[] = {
     { "tflops_gpu", "model TFLOPS/GPU", REPORT_NUMBER, offsetof(struct view, r.tflops_gpu) },
     { "mfu", "MFU", REPORT_SHARE, offsetof(struct view, r.mfu) },
     { NULL, "  of the peak", REPORT_TEXT, offsetof(struct view, peak) },
-    { "flop_per_token", "model FLOP/token", REPORT_NUMBER, offsetof(struct view, r.flop_per_token) },
+    { "flop_per_token", NULL, REPORT_NUMBER, offsetof(struct view, r.flop_per_token) },
+    { NULL, "model GFLOP/token", REPORT_GIGA, offsetof(struct view, r.flop_per_token) },
     { NULL, "parameters", REPORT_TEXT, offsetof(struct view, params) },
     { NULL, "fits", REPORT_TEXT, offsetof(struct view, fits) },
 };
@@ -179,7 +180,8 @@ static void collect_groups(struct view *v, struct arena *a, const struct program
         if (total_s > 0 || r->lines.group_B[g] > 0)
             v->comm[v->n_comm++] = (struct comm_row){ name, kinds_of(a, pr, (enum group)g), link, r->lines.group_B[g], total_s,
                                                       r->lines.exposed_s[g] };
-        if (at->size > 1) v->place[v->n_place++] = (struct place_row){ name, link, *at };
+        const int edge = g == GROUP_PREV || g == GROUP_NEXT;        /* pp says where these are */
+        if (at->size > 1 && !edge) v->place[v->n_place++] = (struct place_row){ name, link, *at };
     }
     const struct plan *p = &v->job->plan;
     v->domains = (p->gpus + p->domain_gpus - 1) / p->domain_gpus;
@@ -241,8 +243,8 @@ static struct curve_row curve_point(struct arena *a, const struct args *args, co
 static enum err collect_curve(struct view *v, struct arena *a, const struct args *args, const char *vary, struct diag *d)
 {
     enum { POINTS = 64 };
-    const struct opt *o;
-    int64_t from, to;
+    const struct opt *o = NULL;
+    int64_t from = 1, to = 0;
     if (!*vary) return OK;
     TRY(vary_parse(&o, &from, &to, vary, d));
     v->curve = arena_alloc(a, POINTS * sizeof *v->curve);
@@ -338,7 +340,7 @@ static enum err write_trace(const char *path, struct arena *a, const struct prog
     struct cost c;
     TRY(unroll_all(u, a, pr, d));
     cost_init(&c, pr, j);
-    TRY(sim_sweep(&t, a, &c, u, NULL, 0, d));
+    sim_sweep(&t, a, &c, u, NULL, 0);
     return trace_write_chrome(&t, pr, j, path, d);
 }
 

@@ -96,7 +96,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct se
     struct job *j = arena_alloc(a, sizeof *j);
     struct search_result r = { 0 };
     struct search_ask ask = { .top = f->top };
-    TRY(args_job(j, a, args, 0, d));
+    TRY(plan_read_open(j, a, args->n_plan, (const char *const (*)[2])args->plan, d));
     for (int i = 0; i < args->n_plan; i++) ask.fixed[cfg_opt(plan_opts, plan_n_opt, args->plan[i][0]) - plan_opts] = 1;
     const enum err e = search_run(&r, a, j, &ask, d);
     if (e != OK && e != ERR_NO) return e;
