@@ -188,10 +188,11 @@ static void run_close(struct run *r, const struct pass_edge *e)
 /* ---- memory ---- */
 
 /* Parts of the micro-batch's passes that come before a run's half, and after it. */
-static void around(int *before, int *after, enum pass_kind kind, int half)
+static void around(int *before, int *after, enum pass_kind kind, int half, int split)
 {
+    const int weight_after = kind == PASS_BWD_INPUT || (kind == PASS_FWD_BWD && split);
     *before = !half ? 0 : kind == PASS_BWD_WEIGHT ? FLOW_FWD | FLOW_BWD_INPUT : FLOW_FWD;
-    *after = !half ? FLOW_BWD_INPUT | FLOW_BWD_WEIGHT : kind == PASS_BWD_INPUT ? FLOW_BWD_WEIGHT : 0;
+    *after = !half ? FLOW_BWD_INPUT | FLOW_BWD_WEIGHT : weight_after ? FLOW_BWD_WEIGHT : 0;
     if (kind == PASS_START || kind == PASS_OPTIM) *before = *after = 0;
 }
 
@@ -201,7 +202,7 @@ static struct fate slot_fate(const struct run *r, const struct slot *s, enum pas
 {
     const int half = s->key & 1, used = r->c->flow.used[flow_root(s->key)];
     int before, after;
-    around(&before, &after, kind, half);
+    around(&before, &after, kind, half, r->c->job->plan.split_wgrad);
     struct fate f = { (used & before) != 0, (used & after) != 0 };
     if (e->in[half] && s->key == edge_key(r->c, e->in[half], half) && !r->out->wire[half].recv) f.before = 1;
     if (e->out[half] && s->key == edge_key(r->c, e->out[half], half) && !r->out->wire[half].send) f.after = 1;
