@@ -1,0 +1,209 @@
+/* Parameters and FLOP against hand counts: tensor shapes as they stand in the published checkpoints, and the figures of
+ * public reports (cases A13, B01, B04, C09, F01, F02). */
+#include "models/model.h"
+#include "tests/test.h"
+#include <math.h>
+
+static struct model named(const char *name)
+{
+    struct arena a = { 0 };
+    struct diag d = { 0 };
+    struct model m;
+    ck_assert_msg(model_read(&m, &a, name, &d) == OK, "%s: %s", name, d.text);
+    arena_free(&a);
+    return m;
+}
+
+/* A weight as a checkpoint lists it, and how many layers hold how many of it. */
+struct shape { int64_t rows, cols, times, layers; };
+
+static int64_t sum(const struct shape *s, int n)
+{
+    int64_t total = 0;
+    for (int i = 0; i < n; i++) total += s[i].rows * s[i].cols * s[i].times * s[i].layers;
+    return total;
+}
+
+/* Attention and norms of one DeepSeek-V3 layer; then the rest by kind of layer. */
+static const struct shape deepseek_v3[] = {
+    { 1536, 7168, 1, 61 }, { 1536, 1, 1, 61 }, { 128 * (128 + 64), 1536, 1, 61 },       /* q_a, its norm, q_b      */
+    { 512 + 64, 7168, 1, 61 }, { 512, 1, 1, 61 }, { 128 * (128 + 128), 512, 1, 61 },    /* kv_a, its norm, kv_b    */
+    { 7168, 128 * 128, 1, 61 }, { 7168, 1, 2, 61 },                                     /* o, the two norms        */
+    { 18432, 7168, 3, 3 },                                                              /* gate, up, down, 3 dense */
+    { 256, 7168, 1, 58 }, { 256, 1, 1, 58 },                                            /* router and its bias     */
+    { 2048, 7168, 3, 58 }, { 2048, 7168, 3 * 256, 58 },                                 /* shared, routed experts  */
+    { 129280, 7168, 2, 1 }, { 7168, 1, 1, 1 },                                          /* tables, final norm      */
+};
+static const struct shape deepseek_v3_mtp[] = {
+    { 1536, 7168, 1, 1 }, { 1536, 1, 1, 1 }, { 128 * (128 + 64), 1536, 1, 1 }, { 512 + 64, 7168, 1, 1 }, { 512, 1, 1, 1 },
+    { 128 * (128 + 128), 512, 1, 1 }, { 7168, 128 * 128, 1, 1 }, { 7168, 1, 2, 1 }, { 256, 7168, 1, 1 }, { 256, 1, 1, 1 },
+    { 2048, 7168, 3 * 257, 1 }, { 7168, 2 * 7168, 1, 1 }, { 7168, 1, 3, 1 },            /* eh_proj; three norms    */
+};
+static const struct shape qwen3_235b[] = {
+    { 64 * 128, 4096, 1, 94 }, { 4 * 128, 4096, 2, 94 }, { 4096, 64 * 128, 1, 94 }, { 128, 1, 2, 94 },
+    { 4096, 1, 2, 94 }, { 128, 4096, 1, 94 }, { 1536, 4096, 3 * 128, 94 }, { 151936, 4096, 2, 1 }, { 4096, 1, 1, 1 },
+};
+static const struct shape mixtral_8x7b[] = {
+    { 4096, 4096, 2, 32 }, { 8 * 128, 4096, 2, 32 }, { 4096, 1, 2, 32 }, { 8, 4096, 1, 32 }, { 14336, 4096, 3 * 8, 32 },
+    { 32000, 4096, 2, 1 }, { 4096, 1, 1, 1 },
+};
+static const struct shape llama3_8b[] = {
+    { 4096, 4096, 2, 32 }, { 8 * 128, 4096, 2, 32 }, { 4096, 1, 2, 32 }, { 14336, 4096, 3, 32 }, { 128256, 4096, 2, 1 },
+    { 4096, 1, 1, 1 },
+};
+static const struct shape tiny_moe[] = {
+    { 64, 64, 2, 4 }, { 32, 64, 2, 4 }, { 8, 1, 2, 4 }, { 64, 1, 2, 4 }, { 128, 64, 3, 1 }, { 8, 64, 1, 3 }, { 8, 1, 1, 3 },
+    { 64, 64, 3, 3 }, { 64, 64, 3 * 8, 3 }, { 256, 64, 2, 1 }, { 64, 1, 1, 1 },
+};
+
+START_TEST(params_by_hand)
+{
+    static const struct { const char *name; const struct shape *shape; int n; } row[] = {
+        { "deepseek-v3", deepseek_v3, LEN(deepseek_v3) }, { "qwen3-235b-a22b", qwen3_235b, LEN(qwen3_235b) },
+        { "mixtral-8x7b", mixtral_8x7b, LEN(mixtral_8x7b) }, { "llama3-8b", llama3_8b, LEN(llama3_8b) },
+        { "tiny-moe", tiny_moe, LEN(tiny_moe) },
+    };
+    for (int i = 0; i < LEN(row); i++) {
+        const struct model m = named(row[i].name);
+        ck_assert_int_eq(model_params(&m).total, sum(row[i].shape, row[i].n));
+    }
+    const struct model m = named("deepseek-v3");
+    ck_assert_int_eq(model_params(&m).mtp, sum(deepseek_v3_mtp, LEN(deepseek_v3_mtp)));
+}
+END_TEST
+
+/* The totals that public reports print. */
+START_TEST(params_published)
+{
+    static const struct { const char *name; int64_t total, active; } row[] = {
+        { "qwen3-30b-a3b", 30532122624, 3353032704 },               /* F02 */
+        { "qwen3-235b-a22b", 235093634560, 22190763520 },           /* F02 */
+        { "mixtral-8x7b", 46702792704, 12879925248 },               /* F02 */
+        { "deepseek-v3", 671026419200, 37552297472 },               /* F01: 37.55 B */
+    };
+    for (int i = 0; i < LEN(row); i++) {
+        const struct model m = named(row[i].name);
+        const struct model_params p = model_params(&m);
+        ck_assert_int_eq(p.total, row[i].total);
+        ck_assert_int_eq(p.active, row[i].active);
+    }
+    struct model wrong = named("deepseek-v3");
+    wrong.dense_layers = 1;                                         /* F01: the prefix read from moe_layer_freq */
+    ck_assert_int_eq(model_params(&wrong).total, 671026419200 + 21847605760);
+    wrong = named("qwen3-30b-a3b");
+    wrong.head_dim = wrong.hidden / wrong.heads;                    /* F02: 30.08 B */
+    ck_assert(fabs((double)model_params(&wrong).total - 30.08e9) < 0.005e9);
+}
+END_TEST
+
+/* Case A13: what stands on the last stage beside the head. */
+START_TEST(params_mtp)
+{
+    struct model m = named("deepseek-v3");
+    const struct model_params p = model_params(&m);
+    const int64_t table = (int64_t)m.vocab * m.hidden;
+    ck_assert_int_eq(table, 926679040);
+    ck_assert_int_eq(p.mtp, 11610068224);
+    ck_assert(fabs((double)(p.total + p.mtp) - 682.64e9) < 0.005e9);
+    ck_assert(fabs((double)(p.mtp + 2 * table) - 13.46e9) < 0.005e9);
+    ck_assert(fabs((double)(p.expert / 58) - 11.27e9) < 0.005e9);   /* an MTP layer has as many as any other */
+    m.tied = 1;
+    ck_assert_int_eq(model_params(&m).total, p.total - table);      /* one logical copy */
+    m.mtp = 0;
+    ck_assert_int_eq(model_params(&m).mtp, 0);
+}
+END_TEST
+
+static double gflop(const char *name, int mtp, int64_t seq)
+{
+    struct model m = named(name);
+    m.mtp = mtp;
+    return model_flop_per_token(&m, seq, (m.vocab + 127) / 128 * 128) / 1e9;
+}
+
+/* Case B01, and Megatron-LM's counter on the two big models. */
+START_TEST(flop_per_token)
+{
+    static const struct { const char *name; int mtp; int64_t seq; double gflop; } row[] = {
+        { "deepseek-v3", 1, 4096, 259.99 }, { "deepseek-v3", 0, 4096, 249.81 }, { "qwen3-235b-a22b", 0, 4096, 148.03 },
+        { "qwen3-235b-a22b", 0, 131072, 734.7 },
+    };
+    for (int i = 0; i < LEN(row); i++) {
+        const double x = gflop(row[i].name, row[i].mtp, row[i].seq);
+        ck_assert_msg(fabs(x / row[i].gflop - 1) < 1e-3, "%s at %ld: %.3f GFLOP", row[i].name, (long)row[i].seq, x);
+    }
+    const double solved = 13.89 * 256 * 1226e12 / (4096.0 * 4096) / 1e9;    /* from the published step and rate */
+    ck_assert(fabs(gflop("deepseek-v3", 1, 4096) / solved - 1) < 0.01);
+}
+END_TEST
+
+/* Case B04: 3 (d_qk + d_v) per head and position, both halves of the causal square counted once. */
+START_TEST(flop_core_attention)
+{
+    const double core = gflop("deepseek-v3", 1, 4096) - gflop("deepseek-v3", 1, 0);
+    ck_assert(fabs(core / (6.0 * 62 * 128 * (192 + 128) * 4096 / 2 / 1e9) - 1) < 1e-12);
+    ck_assert(fabs(core - 31.2) < 0.05);
+    const double gqa = gflop("qwen3-235b-a22b", 0, 4096) - gflop("qwen3-235b-a22b", 0, 0);
+    ck_assert(fabs(gqa / (6.0 * 94 * 64 * 128 * 4096 / 1e9) - 1) < 1e-12);
+}
+END_TEST
+
+/* What the counter leaves out: the router and unused experts; and what it takes as is: the padded vocabulary. */
+START_TEST(flop_counts)
+{
+    struct model m = named("deepseek-v3");
+    const double base = model_flop_per_token(&m, 4096, m.vocab);
+    ck_assert(model_flop_per_token(&m, 4096, m.vocab + 100) - base == 6.0 * 2 * 100 * 7168);
+    m.experts = 512;
+    ck_assert(model_flop_per_token(&m, 4096, m.vocab) == base);
+    m.topk = 9;
+    ck_assert(fabs(model_flop_per_token(&m, 4096, m.vocab) - base - 6.0 * 59 * 3 * 7168 * 2048) < 1e-3 * 7168);
+}
+END_TEST
+
+/* Case C09: groups of experts, all ten rows. */
+START_TEST(groups_of_experts)
+{
+    static const struct { int experts, groups, kept, topk, valid; const char *word; } row[] = {
+        { 256, 8, 4, 8, 1, "" }, { 160, 8, 3, 6, 1, "" }, { 384, 1, 1, 8, 1, "" }, { 256, 1, 1, 8, 1, "" }, { 8, 4, 2, 3, 1, "" },
+        { 8, 8, 1, 2, 0, "needs 2" }, { 8, 3, 1, 2, 0, "does not divide" }, { 8, 4, 1, 3, 0, "keep more groups" },
+        { 8, 4, 5, 2, 0, "groups_kept = 5" }, { 256, 8, 0, 8, 0, "groups_kept = 0" },
+    };
+    for (int i = 0; i < LEN(row); i++) {
+        struct diag d = { 0 };
+        struct model m = named("tiny-moe");
+        m.experts = row[i].experts;
+        m.groups = row[i].groups;
+        m.groups_kept = row[i].kept;
+        m.topk = row[i].topk;
+        const enum err e = model_check(&m, &d);
+        ck_assert_msg(e == (row[i].valid ? OK : ERR_CONFIG), "row %d: %s", i, d.text);
+        ck_assert_msg(row[i].valid || strstr(d.text, row[i].word) != NULL, "row %d: %s", i, d.text);
+    }
+}
+END_TEST
+
+/* The largest sizes that options allow do not overflow: they are refused by name. */
+START_TEST(sizes_stay_countable)
+{
+    struct diag d = { 0 };
+    struct model m = named("tiny-moe");
+    m.layers = 1000;
+    m.hidden = 1000000;
+    m.experts = 65536;
+    m.expert_ffn = 1000000;
+    ck_assert_int_eq(model_check(&m, &d), ERR_CONFIG);
+    ck_assert_msg(strstr(d.text, "parameters, the limit is") != NULL, "%s", d.text);
+    m.experts = 8;
+    m.expert_ffn = 10000;
+    ck_assert_int_eq(model_check(&m, &d), OK);
+    ck_assert(model_params(&m).total > 0);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = { params_by_hand, params_published, params_mtp, flop_per_token, flop_core_attention,
+                                   flop_counts, groups_of_experts, sizes_stay_countable };
+    return test_main("model", tests, LEN(tests), 60);
+}
