@@ -39,9 +39,18 @@ static void number_groups(int32_t *number, int32_t *member, const struct job *j,
 
 static void draw_gpu(FILE *out, const struct job *j, int rank, int number, int member)
 {
-    const struct coord c = fold_coord(&j->plan, rank);
-    fprintf(out, "<td bgcolor=\"%s\" width=\"52\"><b>%d</b><br/><font point-size=\"7\">#%d.%d<br/>pp%d<br/>tp%d cp%d dp%d<br/>"
-            "etp%d ep%d edp%d</font></td>", draw_color(number), rank, number, member, c.pp, c.tp, c.cp, c.dp, c.etp, c.ep, c.edp);
+    const struct plan *p = &j->plan;
+    const struct coord c = fold_coord(p, rank);
+    const struct { const char *name; int size, at; } axis[] = {
+        { "pp", p->pp, c.pp }, { "tp", p->tp, c.tp }, { "cp", p->cp, c.cp }, { "dp", p->dp, c.dp },
+        { "etp", p->etp, c.etp }, { "ep", p->ep, c.ep }, { "edp", p->edp, c.edp } };
+    fprintf(out, "<td bgcolor=\"%s\" width=\"52\"><b>%d</b><br/><font point-size=\"9\">#%d.%d", draw_color(number), rank, number, member);
+    const char *between = "<br/>";
+    for (int i = 0; i < LEN(axis); i++) {
+        if (i == 4) between = "<br/>";          /* the second fold has a line of its own */
+        if (axis[i].size > 1) fprintf(out, "%s%s%d", between, axis[i].name, axis[i].at), between = " ";
+    }
+    fprintf(out, "</font></td>");
 }
 
 static void draw_host(FILE *out, const struct job *j, int first, int end, const int32_t *number, const int32_t *member)

@@ -30,13 +30,23 @@ static const char *shape_text(struct drawer *w, int root)
     return arena_printf(&w->a, "%s%lld x %d %s", b->size ? "<= " : "", (long long)b->rows, b->cols, dtype_name((enum dtype)b->dtype));
 }
 
+/* The weight that the op uses or whose gradient it makes: "q"; several that lie side by side: the first. */
+static const char *weight_name(const struct program *pr, const struct op *o)
+{
+    for (int i = 0; i < pr->n_param; i++)
+        for (int k = 0; k < OP_READS; k++)
+            if ((o->io.read[k] && o->io.read[k] == pr->param[i].w) || (k < OP_ADDS && o->io.add[k] && o->io.add[k] == pr->param[i].g))
+                return program_param_name((enum param_name)pr->param[i].name);
+    return "";
+}
+
 static void draw_node(struct drawer *w, int op)
 {
     const struct op *o = &w->pr->op[op];
     const char *group = o->group == GROUP_NONE ? "" : arena_printf(&w->a, " over %s", fold_group_name((enum group)o->group));
-    fprintf(w->out, "  o%d [label=\"%s%s\\n#%d%s%s%s\", fillcolor=\"%s\"];\n", op, op_name((enum op_kind)o->kind), group, op,
-            o->flags & OP_RECOMPUTE ? " recompute" : "", o->flags & OP_WEIGHT_GRAD ? " weight grad" : "",
-            o->flags & OP_HOST_READS ? " host waits" : "", stream_fill((enum stream)o->stream));
+    fprintf(w->out, "  o%d [label=\"%s%s\\n#%d %s%s%s\", fillcolor=\"%s\"];\n", op, op_name((enum op_kind)o->kind), group, op,
+            weight_name(w->pr, o), o->flags & OP_RECOMPUTE ? " recompute" : "", o->flags & OP_HOST_READS ? " host waits" : "",
+            stream_fill((enum stream)o->stream));
 }
 
 /* A buffer that was there before the pass: an ellipse, once. */
@@ -51,13 +61,14 @@ static void draw_edges(struct drawer *w, int op)
     struct use use[OP_USES];
     const int n = op_uses(use, w->pr, &w->pr->op[op]);
     for (int i = 0; i < n; i++) {
-        const int root = use[i].buf;
+        const int root = use[i].buf, counts = w->pr->buf[root].dtype == DT_I32;     /* who goes where: in grey */
         if (!flows(w->pr, root) || use[i].access == ACCESS_WRITE) continue;
+        const char *grey = counts ? ", color=\"#cccccc\", style=dashed" : "";
         if (w->writer[root] <= 0) {
             draw_source(w, root);
-            fprintf(w->out, "  b%d -> o%d;\n", root, op);
+            fprintf(w->out, "  b%d -> o%d [label=\"\"%s];\n", root, op, grey);
         } else if (w->writer[root] != op) {
-            fprintf(w->out, "  o%d -> o%d [label=\"%s\"];\n", w->writer[root], op, shape_text(w, root));
+            fprintf(w->out, "  o%d -> o%d [label=\"%s\"%s];\n", w->writer[root], op, counts ? "" : shape_text(w, root), grey);
         }
     }
     for (int i = 0; i < n; i++)
