@@ -44,7 +44,8 @@ static int unroll_before(const struct unroll *u, const struct life *a, const str
 int unroll_meet(const struct unroll *u, const struct program *pr, const struct life *a, const struct life *b)
 {
     if (pr->buf[a->buf].keep != KEEP_MICRO || pr->buf[b->buf].keep != KEEP_MICRO) return 1;
-    return !unroll_before(u, a, b) && !unroll_before(u, b, a);
+    if (a->first == b->first) return 1;     /* made by one op */
+    return a->first < b->first ? !unroll_before(u, a, b) : !unroll_before(u, b, a);
 }
 
 /* The index of an instance's life, made at its first use. */

@@ -3,7 +3,6 @@
  * program is played at zero price, which needs no model of time, only of who waits for whom; what cannot go on is a ring. */
 #include "models/unroll.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TEXT_B = 160 };
@@ -92,15 +91,6 @@ static enum err unroll_check_read(const struct unroll *u, const struct program *
 
 /* ---- offsets ---- */
 
-struct placed { int64_t offset, end; int32_t life; };
-
-static int unroll_check_by_offset(const void *x, const void *y)
-{
-    const struct placed *a = x, *b = y;
-    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
-    return (a->life > b->life) - (a->life < b->life);
-}
-
 static enum err unroll_check_bytes(const struct unroll *u, const struct program *pr, struct diag *d)
 {
     for (int k = 0; k < u->n_life; k++) {
@@ -116,19 +106,64 @@ static enum err unroll_check_bytes(const struct unroll *u, const struct program 
     return OK;
 }
 
+/* Who used each byte last: segment k reaches from at[k] to at[k + 1]. */
+struct owners { int32_t n; int64_t *at; int32_t *life; };
+
+static int unroll_check_segment(const struct owners *o, int64_t byte)
+{
+    int from = 0, to = o->n;
+    while (to - from > 1) {
+        const int mid = (from + to) / 2;
+        if (o->at[mid] <= byte) from = mid;
+        else to = mid;
+    }
+    return from;
+}
+
+/* Makes a segment begin at `byte`; returns its index. */
+static int unroll_check_cut(struct owners *o, int64_t byte)
+{
+    const int k = unroll_check_segment(o, byte);
+    if (o->at[k] == byte) return k;
+    memmove(o->at + k + 2, o->at + k + 1, (size_t)(o->n - k - 1) * sizeof *o->at);
+    memmove(o->life + k + 2, o->life + k + 1, (size_t)(o->n - k - 1) * sizeof *o->life);
+    o->at[k + 1] = byte;
+    o->life[k + 1] = o->life[k];
+    o->n++;
+    return k + 1;
+}
+
+/* Gives the bytes of `life` to it. ERR_NO when one of their last owners may still be alive. */
+static enum err unroll_check_take(struct owners *o, const struct unroll *u, const struct program *pr, int life,
+                                  struct diag *d)
+{
+    const struct life *l = &u->life[life];
+    if (l->bytes == 0) return OK;
+    const int from = unroll_check_cut(o, l->offset), to = unroll_check_cut(o, l->offset + l->bytes);
+    for (int k = from; k < to; k++) {
+        const struct life *before = o->life[k] < 0 ? NULL : &u->life[o->life[k]];
+        if (before && unroll_meet(u, pr, before, l))
+            return fail(d, ERR_NO, "stage %d: buffer %d of micro-batch %d and buffer %d of micro-batch %d share byte %lld "
+                        "and may be alive together", u->stage, before->buf, before->micro, l->buf, l->micro,
+                        (long long)o->at[k]);
+    }
+    memmove(o->at + from + 1, o->at + to, (size_t)(o->n - to) * sizeof *o->at);
+    memmove(o->life + from + 1, o->life + to, (size_t)(o->n - to) * sizeof *o->life);
+    o->life[from] = life;
+    o->n -= to - from - 1;
+    return OK;
+}
+
+/* Lives in order of birth, those that live for ever first: "surely over before" is transitive, so it is enough that each
+ * life's bytes were given up by their last owners. A life's index is its order of birth. */
 static enum err unroll_check_collide(const struct unroll *u, const struct program *pr, struct arena *a, struct diag *d)
 {
-    struct placed *p = arena_alloc(a, (size_t)u->n_life * sizeof *p);
-    for (int k = 0; k < u->n_life; k++)
-        p[k] = (struct placed){ u->life[k].offset, u->life[k].offset + u->life[k].bytes, k };
-    qsort(p, (size_t)u->n_life, sizeof *p, unroll_check_by_offset);
-    for (int i = 0; i < u->n_life; i++)
-        for (int k = i + 1; k < u->n_life && p[k].offset < p[i].end; k++) {
-            const struct life *x = &u->life[p[i].life], *y = &u->life[p[k].life];
-            if (y->bytes > 0 && unroll_meet(u, pr, x, y))
-                return fail(d, ERR_NO, "stage %d: buffer %d of micro-batch %d and buffer %d of micro-batch %d share byte %lld "
-                            "and may be alive together", u->stage, x->buf, x->micro, y->buf, y->micro, (long long)p[k].offset);
-        }
+    const size_t room = 2 * (size_t)u->n_life + 3;
+    struct owners o = { .n = 1, .at = arena_alloc(a, room * sizeof *o.at), .life = arena_alloc(a, room * sizeof *o.life) };
+    o.life[0] = -1;
+    for (int ever = 1; ever >= 0; ever--)
+        for (int k = 0; k < u->n_life; k++)
+            if ((pr->buf[u->life[k].buf].keep != KEEP_MICRO) == ever) TRY(unroll_check_take(&o, u, pr, k, d));
     return OK;
 }
 
