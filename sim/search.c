@@ -1,0 +1,310 @@
+/* Best first. Every plan whose states fit waits in a heap under its bound; the lowest is taken, its bound made finer, its
+ * memory checked by pairs, and at last it is simulated whole. When the lowest bound left is no lower than the best step
+ * simulated, that step is proven best of the space (under this cost model); the hunt goes on to what lies within WITHIN of
+ * it. A plan that does not fit puts its recompute sets into the heap: computing again never makes a step shorter, so
+ * while a plan fits they need not be looked at. */
+#include "sim/search.h"
+#include "sim/search_bound.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static const double WITHIN = 1.02;          /* of the best: what is reported besides the first `top` */
+
+enum level { LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
+struct node { double bound_s; int32_t point; uint8_t recompute, level; };
+struct found { double step_s, live_B; int32_t point; uint8_t recompute; };
+struct grid_state { uint8_t holds, opened, fits; };      /* states fit in some plan; a plan was taken; one fits */
+struct need { double live_B; int32_t point, recompute, only_states; };
+
+struct hunt {
+    const struct job *job;
+    struct search_space space;
+    struct search_bounds *bounds;
+    struct arena *arena;
+    struct search_point *point; int32_t n_point, room_point;
+    struct node *heap; int32_t n_heap, room_heap;
+    struct found *found; int32_t n_found;
+    struct grid_state *grid;
+    struct need least;                      /* the plan that comes nearest to fitting */
+    double best_s, room_B;                  /* bytes left for what the program holds  */
+    struct search_result *r;
+};
+
+/* ---- the heap ---- */
+
+static int node_before(const struct node *a, const struct node *b)
+{
+    if (a->bound_s != b->bound_s) return a->bound_s < b->bound_s;
+    return a->point != b->point ? a->point < b->point : a->recompute < b->recompute;
+}
+
+static void heap_push(struct hunt *h, struct node n)
+{
+    if (h->n_heap == h->room_heap) {
+        const int32_t room = h->room_heap ? 2 * h->room_heap : 1 << 16;
+        h->heap = arena_grow(h->arena, h->heap, (size_t)h->n_heap, (size_t)room, sizeof *h->heap);
+        h->room_heap = room;
+    }
+    int i = h->n_heap++;
+    for (; i > 0 && node_before(&n, &h->heap[(i - 1) / 2]); i = (i - 1) / 2) h->heap[i] = h->heap[(i - 1) / 2];
+    h->heap[i] = n;
+}
+
+static struct node heap_pop(struct hunt *h)
+{
+    const struct node top = h->heap[0], last = h->heap[--h->n_heap];
+    int i = 0;
+    for (int k = 1; k < h->n_heap; i = k, k = 2 * k + 1) {
+        if (k + 1 < h->n_heap && node_before(&h->heap[k + 1], &h->heap[k])) k++;
+        if (node_before(&last, &h->heap[k])) break;
+        h->heap[i] = h->heap[k];
+    }
+    h->heap[i] = last;
+    return top;
+}
+
+/* ---- what waits ---- */
+
+static void too_large(struct hunt *h, int point, int recompute, double live_B, int only_states)
+{
+    if (live_B < h->least.live_B) h->least = (struct need){ live_B, point, recompute, only_states };
+}
+
+static void wait_for(struct hunt *h, int point, int recompute)
+{
+    const double bound_s = search_bound_slots_s(h->bounds, &h->point[point], recompute);
+    heap_push(h, (struct node){ bound_s, point, (uint8_t)recompute, LEVEL_SLOTS });
+    h->r->priced++;
+}
+
+/* Keeps a grid's points; those whose states fit wait under their bounds. */
+static void wait_grid(struct hunt *h, int grid)
+{
+    const struct search_grid *g = &h->space.grid[grid];
+    const int n = (int)search_space_points(&h->space, g, grid, NULL).points, first = h->n_point;
+    if (first + n > h->room_point) {
+        const int32_t room = 2 * (first + n);
+        h->point = arena_grow(h->arena, h->point, (size_t)first, (size_t)room, sizeof *h->point);
+        h->room_point = room;
+    }
+    search_space_points(&h->space, g, grid, h->point + first);
+    h->n_point += n;
+    for (int i = first; i < h->n_point; i++) {
+        const double states_B = search_bound_states_B(h->bounds, &h->point[i]);
+        if (states_B > h->room_B) {
+            too_large(h, i, h->space.recompute[h->point[i].weave][0], states_B, 1);
+            continue;
+        }
+        h->grid[grid].holds = 1;
+        wait_for(h, i, h->space.recompute[h->point[i].weave][0]);
+    }
+}
+
+/* ---- taking one ---- */
+
+static struct found simulate(struct hunt *h, const struct node *n)
+{
+    struct arena a = { 0 };
+    struct job *j = arena_alloc(&a, sizeof *j);
+    struct program pr;
+    struct cost cost;
+    struct sim_result sim;
+    struct diag d;
+    *j = *h->job;
+    search_space_plan(j, &h->space, &h->point[n->point], n->recompute, &d);
+    program_build(&pr, &a, j);
+    cost_init(&cost, &pr, j);
+    const double *op_s = cost_all_s(&cost, &a);
+    sim_step(&sim, &a, &cost, op_s, pass_price_all(&cost, op_s, &a));
+    struct found f = { sim.step_s, 0, n->point, n->recompute };
+    for (int s = 0; s < pr.n_stage; s++) f.live_B = fmax(f.live_B, sim.live_B[s]);
+    arena_free(&a);
+    h->r->simulated++;
+    return f;
+}
+
+/* What does not fit may, with something computed again. */
+static void recompute_more(struct hunt *h, const struct node *n, double live_B)
+{
+    const struct search_space *s = &h->space;
+    const int weave = h->point[n->point].weave;
+    too_large(h, n->point, n->recompute, live_B, 0);
+    if (n->recompute != s->recompute[weave][0]) return;
+    for (int i = 1; i < s->n_recompute[weave]; i++) wait_for(h, n->point, s->recompute[weave][i]);
+}
+
+static void refine(struct hunt *h, struct node n)
+{
+    const struct search_point *p = &h->point[n.point];
+    n.bound_s = fmax(n.bound_s, search_bound_step_s(h->bounds, p, n.recompute));
+    n.level = LEVEL_STEP;
+    heap_push(h, n);
+}
+
+static void check_memory(struct hunt *h, struct node n)
+{
+    const double live_B = search_bound_live_B(h->bounds, &h->point[n.point], n.recompute);
+    if (live_B > h->room_B) {
+        recompute_more(h, &n, live_B);
+        return;
+    }
+    n.level = LEVEL_FITS;
+    heap_push(h, n);
+}
+
+static void take(struct hunt *h, const struct node *n)
+{
+    const struct found f = simulate(h, n);
+    if (f.live_B > h->room_B) {
+        recompute_more(h, n, f.live_B);
+        return;
+    }
+    h->grid[h->point[n->point].grid].fits = 1;
+    h->r->fits++;
+    if (f.step_s == INFINITY) return;
+    h->found[h->n_found++] = f;
+    h->best_s = fmin(h->best_s, f.step_s);
+}
+
+static void hunt(struct hunt *h)
+{
+    while (h->n_heap && h->heap[0].bound_s < WITHIN * h->best_s && h->r->simulated < SEARCH_SIMULATE) {
+        const struct node n = heap_pop(h);
+        h->grid[h->point[n.point].grid].opened = 1;
+        if (n.level == LEVEL_SLOTS) refine(h, n);
+        else if (n.level == LEVEL_STEP) check_memory(h, n);
+        else take(h, &n);
+    }
+}
+
+/* ---- the answer ---- */
+
+static int found_order(const void *a, const void *b)
+{
+    const struct found *x = a, *y = b;
+    if (x->step_s != y->step_s) return x->step_s < y->step_s ? -1 : 1;
+    if (x->point != y->point) return x->point < y->point ? -1 : 1;
+    return (x->recompute > y->recompute) - (x->recompute < y->recompute);
+}
+
+static struct search_hit hit_of(const struct hunt *h, const struct found *f)
+{
+    struct job *j = malloc(sizeof *j);
+    struct search_hit hit;
+    struct diag d;
+    *j = *h->job;
+    search_space_plan(j, &h->space, &h->point[f->point], f->recompute, &d);
+    const double tokens_per_s = (double)j->plan.gbs * j->plan.seq / f->step_s / j->plan.gpus;
+    hit = (struct search_hit){ .plan = j->plan, .step_s = f->step_s, .tokens_per_s_gpu = tokens_per_s,
+                               .tflops = tokens_per_s * model_flop_per_token(&j->model, j->plan.seq, j->plan.vocab_padded) / 1e12,
+                               .peak_B = f->live_B + h->job->system.overhead_B + h->job->stack.overhead_B };
+    free(j);
+    return hit;
+}
+
+/* The best `top`, and all within WITHIN of the best. */
+static void answer_hits(struct hunt *h, int top)
+{
+    struct search_result *r = h->r;
+    qsort(h->found, (size_t)h->n_found, sizeof *h->found, found_order);
+    while (r->n_hit < h->n_found && (r->n_hit < top || h->found[r->n_hit].step_s <= WITHIN * h->best_s)) r->n_hit++;
+    r->hit = arena_alloc(h->arena, (size_t)(r->n_hit + 1) * sizeof *r->hit);
+    for (int i = 0; i < r->n_hit; i++) r->hit[i] = hit_of(h, &h->found[i]);
+}
+
+static void reject(struct hunt *h, const char *reason, int64_t grids)
+{
+    struct search_result *r = h->r;
+    if (grids) {
+        snprintf(r->reject[r->n_reject].reason, sizeof r->reject->reason, "%s", reason);
+        r->reject[r->n_reject++].grids = grids;
+    }
+}
+
+/* A grid is refused by a rule, by its states, or by everything else that its plans hold. */
+static void answer_rejects(struct hunt *h)
+{
+    const struct search_space *s = &h->space;
+    int64_t states = 0, live = 0;
+    uint8_t *waits = arena_alloc(h->arena, (size_t)s->n_grid + 1);
+    for (int i = 0; i < h->n_heap; i++) waits[h->point[h->heap[i].point].grid] = 1;
+    for (int g = 0; g < s->n_grid; g++) {
+        const struct grid_state *t = &h->grid[g];
+        states += !t->holds;
+        live += t->opened && !t->fits && !waits[g];
+        h->r->grids_opened += t->opened;
+        h->r->grids_bounded_out += t->holds && !t->opened;
+    }
+    h->r->reject = arena_alloc(h->arena, (SEARCH_RULE_COUNT + 2) * sizeof *h->r->reject);
+    for (int k = 0; k < SEARCH_RULE_COUNT; k++) reject(h, search_space_rule_text((enum search_rule)k), s->refused[k]);
+    reject(h, "weights, gradients and optimizer states alone exceed the memory", states);
+    reject(h, "with activations no plan fits, whatever is computed again", live);
+}
+
+static void answer_proof(struct hunt *h)
+{
+    const double left_s = h->n_heap ? h->heap[0].bound_s : INFINITY;
+    h->r->proven = h->n_found > 0 && left_s >= h->best_s;
+    h->r->gap = h->n_found && !h->r->proven ? (h->best_s - left_s) / h->best_s : 0;
+}
+
+static enum err nothing_passes(const struct hunt *h, struct diag *d)
+{
+    const struct search_space *s = &h->space;
+    int most = 0;
+    for (int k = 1; k < SEARCH_RULE_COUNT; k++)
+        if (s->refused[k] > s->refused[most]) most = k;
+    if (!s->foldings)
+        return fail(d, ERR_NO, "no folding of %d GPUs has the degrees that were fixed: they must divide it", h->job->plan.gpus);
+    return fail(d, ERR_NO, "no plan passes the rules; of %lld foldings of %d GPUs most (%lld) are refused because %s",
+                (long long)s->foldings, h->job->plan.gpus, (long long)s->refused[most],
+                search_space_rule_text((enum search_rule)most));
+}
+
+/* The plan that comes nearest, its need, and how many GPUs would hold the states if they were spread without any loss. */
+static enum err nothing_fits(const struct hunt *h, struct diag *d)
+{
+    const struct search_point *p = &h->point[h->least.point];
+    const struct search_grid *g = &h->space.grid[p->grid];
+    const double overhead_B = h->job->system.memory_B - h->room_B, GiB = 1 << 30;
+    return fail(d, ERR_NO, "nothing fits: the plan that needs least (tp %d cp %d pp %d ep %d etp %d mbs %d) needs %s %.1f GiB of "
+                "%.1f GiB on its worst GPU%s: use more GPUs, or GPUs with more memory", g->tp, g->cp, g->pp, g->ep, g->etp, p->mbs,
+                h->least.only_states ? "at least" : "about", (h->least.live_B + overhead_B) / GiB, h->job->system.memory_B / GiB,
+                h->least.only_states ? ", weights, gradients and optimizer states alone" : "");
+}
+
+static double clock_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, const struct job *j, const struct search_ask *ask)
+{
+    *h = (struct hunt){ .job = j, .arena = a, .r = r, .best_s = INFINITY, .least.live_B = INFINITY,
+                        .room_B = j->system.memory_B - j->system.overhead_B - j->stack.overhead_B };
+    search_space_init(&h->space, a, j, ask->fixed);
+    h->bounds = search_bound_open(a, &h->space);
+    h->grid = arena_alloc(a, (size_t)h->space.n_grid * sizeof *h->grid + 1);
+    h->found = arena_alloc(a, SEARCH_SIMULATE * sizeof *h->found);
+    *r = (struct search_result){ .grids = h->space.grids, .gbs_valid = h->space.gbs_valid, .with_mbs = h->space.with_mbs,
+                                 .with_layout = h->space.with_layout, .plans = h->space.plans, .grids_valid = h->space.n_grid };
+}
+
+enum err search_run(struct search_result *r, struct arena *a, const struct job *j, const struct search_ask *ask, struct diag *d)
+{
+    const double from_s = clock_s();
+    struct hunt h;
+    hunt_open(&h, r, a, j, ask);
+    for (int g = 0; g < h.space.n_grid; g++) wait_grid(&h, g);
+    hunt(&h);
+    answer_hits(&h, ask->top);
+    answer_rejects(&h);
+    answer_proof(&h);
+    r->total_s = clock_s() - from_s;
+    if (!h.space.n_grid) return nothing_passes(&h, d);
+    return r->n_hit ? OK : nothing_fits(&h, d);
+}
