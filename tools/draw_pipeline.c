@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { LEFT = 92, RIGHT = 96, TOP = 64, ROW = 34, GAP = 12, WIDTH = 1720, BAR = 26 };
+enum { LEFT = 92, RIGHT = 96, TOP = 64, ROW = 34, GAP = 12, BAR = 26, PASS = 10, NARROW = 1720, WIDE = 16000 };
 
-struct canvas { FILE *out; const struct program *pr; const struct job *j; double per_ns; int64_t end_ns; };
+struct canvas { FILE *out; const struct program *pr; const struct job *j; double per_ns; int64_t end_ns; int width; };
 struct bar { int stage, step; int64_t t0_ns, t1_ns; };
 
 static const char *shade(const char *const color[4], int chunk, int vpp)
@@ -68,8 +68,8 @@ static void draw_bar(const struct canvas *c, const struct bar *b)
     const struct step *s = &c->pr->step[b->stage][b->step];
     const struct pass *p = &c->pr->pass[s->pass];
     const double x = x_of(c, b->t0_ns), w = x_of(c, b->t1_ns) - x, y = y_of(b->stage);
-    fprintf(c->out, "<g stroke=\"#555\" stroke-width=\"0.4\"><title>stage %d, step %d: %s, chunks %d %d, micro-batches %d %d, %.4g ms"
-            "</title>", b->stage, b->step, program_pass_name((enum pass_kind)p->kind), p->chunk[0], p->chunk[1], s->micro[0],
+    fprintf(c->out, "<g stroke=\"#555\" stroke-width=\"%s\"><title>stage %d, step %d: %s, chunks %d %d, micro-batches %d %d, %.4g ms"
+            "</title>", w > 4 ? "0.4" : "0", b->stage, b->step, program_pass_name((enum pass_kind)p->kind), p->chunk[0], p->chunk[1], s->micro[0],
             s->micro[1], 1e-6 * (double)(b->t1_ns - b->t0_ns));
     if (p->kind == PASS_FWD_BWD) {
         rect(c, x, y, w, BAR / 2, fwd_color(c, p->chunk[0]));
@@ -125,7 +125,7 @@ static void draw_stage(const struct canvas *c, const struct span *s, int64_t n, 
         if (s[i].t1_ns > b.t1_ns) b.t1_ns = s[i].t1_ns;
     }
     if (b.step >= 0) draw_bar(c, &b);
-    fprintf(c->out, "<text x=\"%d\" y=\"%.1f\" font-size=\"12\" fill=\"#555\">busy %.1f %%</text>\n", LEFT + WIDTH + 8,
+    fprintf(c->out, "<text x=\"%d\" y=\"%.1f\" font-size=\"12\" fill=\"#555\">busy %.1f %%</text>\n", LEFT + c->width + 8,
             y_of(stage) + BAR / 2 + 4.0, 100 * (double)busy_ns / (double)c->end_ns);
 }
 
@@ -160,15 +160,25 @@ static void draw_legend(const struct canvas *c)
     fprintf(c->out, "<text x=\"%.1f\" y=\"45\" font-size=\"12\">darker: later chunk; number: micro-batch</text>\n", LEFT + 200.0 * LEN(key));
 }
 
+/* Wide enough that most passes are seen apart, if that is at all possible. */
+static int width_of(const struct program *pr)
+{
+    int width = NARROW;
+    for (int s = 0; s < pr->n_stage; s++)
+        if (PASS * pr->n_step[s] > width) width = PASS * pr->n_step[s];
+    return width < WIDE ? width : WIDE;
+}
+
 void draw_pipeline(FILE *out, struct arena *a, const struct program *pr, const struct job *j, const struct trace *t)
 {
     struct canvas c = { .out = out, .pr = pr, .j = j, .end_ns = 1 };
     struct span *s = arena_alloc(a, (size_t)(t->n + 1) * sizeof *s);
     for (int64_t i = 0; i < t->n; i++)
         if (t->span[i].t1_ns > c.end_ns) c.end_ns = t->span[i].t1_ns;
-    c.per_ns = (double)WIDTH / (double)c.end_ns;
+    c.width = width_of(pr);
+    c.per_ns = (double)c.width / (double)c.end_ns;
     fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" font-family=\"Helvetica,Arial,sans-serif\">\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", LEFT + WIDTH + RIGHT, y_of(pr->n_stage) + 28);
+            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", LEFT + c.width + RIGHT, y_of(pr->n_stage) + 28);
     draw_legend(&c);
     draw_axis(&c, pr->n_stage);
     for (int stage = 0; stage < pr->n_stage; stage++) {
