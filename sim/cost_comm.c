@@ -3,22 +3,31 @@
 #include "sim/cost.h"
 #include <math.h>
 
-/* Rounds of a group of n when latency rules: NCCL leaves the ring for trees, NVLS or PAT, whose depth is logarithmic
- * (NCCL 2.30 src/graph/tuning.cc: tree floor(log2 D), PAT log2 D). */
-static int rounds(int n)
+static int log2_up(int n)
 {
     int r = 0;
     for (int reach = 1; reach < n; reach *= 2) r++;
     return r;
 }
 
-/* The worst domain's members first, then the domains. */
-static double latency_s(const struct system *s, const struct place *p)
+/* Hops in a row among n: a ring's n - 1, or up and down a tree when that is shorter (NCCL 2.30 src/graph/tuning.cc takes
+ * the faster of ring, tree, NVLS and PAT; 12 hops of 1.5 us and a kernel are the 15 to 25 us of a small all-reduce on 4 to 8
+ * GPUs, Azure AI-benchmarking-guide). */
+static int hops(int n)
 {
-    const int local = p->domains > 1 ? p->in_domain : p->size;
-    const double inside_s = rounds(local) * s->nvlink_latency_s;
-    if (p->domains <= 1) return inside_s;
-    return inside_s + rounds(p->domains) * (s->nic_latency_s + (p->same_rail ? 0 : s->rail_hop_s));
+    const int ring = n - 1, tree = 2 * log2_up(n);
+    return ring < tree ? ring : tree;
+}
+
+static double nic_hop_s(const struct system *s, const struct place *p)
+{
+    return s->nic_latency_s + (p->same_rail ? 0 : s->rail_hop_s);
+}
+
+static double ring_latency_s(const struct system *s, const struct place *p)
+{
+    if (p->domains <= 1) return hops(p->size) * s->nvlink_latency_s;
+    return hops(p->in_domain) * s->nvlink_latency_s + hops(p->domains) * nic_hop_s(s, p);
 }
 
 /* A ring crosses each domain's border once, through the NIC of the GPU where it leaves; with k members in a domain
@@ -33,21 +42,22 @@ static double ring_B_per_s(const struct system *s, const struct place *p)
 }
 
 /* Of the bytes that a rank sends to its n - 1 peers, (n - k) / (n - 1) leave its domain through its own NIC, the rest
- * stays on NVLink; both go at once. */
+ * stays on NVLink; both go at once. Every peer costs one message (GB200: 735 us to 8 ranks and 930 us to 64 for the same
+ * bytes, arXiv 2603.07685 table 7: 1.5 us a peer). */
 static double alltoall_s(const struct system *s, const struct place *p, double wire_B)
 {
     const double peers = p->size - 1, local = p->domains > 1 ? p->in_domain - 1 : peers;
     const double nvlink_s = wire_B * local / peers / (s->nvlink_B_per_s * s->eff_nvlink_alltoall);
-    if (p->domains <= 1) return nvlink_s;
-    return fmax(nvlink_s, wire_B * (peers - local) / peers / (s->nic_B_per_s * s->eff_nic_alltoall));
+    const double messages_s = peers * s->nvlink_latency_s;
+    if (p->domains <= 1) return nvlink_s + messages_s;
+    const double nic_s = wire_B * (peers - local) / peers / (s->nic_B_per_s * s->eff_nic_alltoall);
+    return fmax(nvlink_s, nic_s) + messages_s + nic_hop_s(s, p);
 }
 
 static double p2p_s(const struct system *s, const struct place *p, double wire_B)
 {
-    if (p->link == LINK_SELF) return 0;
-    return p->link == LINK_NIC ? wire_B / (s->nic_B_per_s * s->eff_nic) + s->nic_latency_s +
-                                     (p->same_rail ? 0 : s->rail_hop_s)
-                               : wire_B / (s->nvlink_B_per_s * s->eff_nvlink) + s->nvlink_latency_s;
+    if (p->link == LINK_NIC) return wire_B / (s->nic_B_per_s * s->eff_nic) + nic_hop_s(s, p);
+    return wire_B / (s->nvlink_B_per_s * s->eff_nvlink) + s->nvlink_latency_s;
 }
 
 double cost_comm_s(const struct cost *c, const struct op *o, const struct work *w)
@@ -55,10 +65,11 @@ double cost_comm_s(const struct cost *c, const struct op *o, const struct work *
     const struct system *s = &c->job->system;
     const struct place *p = &c->place[o->group];
     switch (o->kind) {
-    case OP_SEND: case OP_RECV: return p2p_s(s, p, w->wire_B);
+    case OP_SEND: case OP_RECV: return s->kernel_s + p2p_s(s, p, w->wire_B);
     case OP_DISPATCH: case OP_COMBINE:      /* the busiest rank's way in or out */
-        return latency_s(s, p) + alltoall_s(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
-    case OP_ALL_REDUCE: case OP_ALL_MAX: return 2 * latency_s(s, p) + w->wire_B / ring_B_per_s(s, p);
-    default: return latency_s(s, p) + w->wire_B / ring_B_per_s(s, p);
+        return s->kernel_s + alltoall_s(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
+    case OP_ALL_REDUCE: case OP_ALL_MAX:
+        return s->kernel_s + 2 * ring_latency_s(s, p) + w->wire_B / ring_B_per_s(s, p);
+    default: return s->kernel_s + ring_latency_s(s, p) + w->wire_B / ring_B_per_s(s, p);
     }
 }

@@ -1,7 +1,6 @@
 /* The (max,+) matrix of a run is read off one walk over its ops, in which every time is a vector: the longest path from each
  * entry of the state. The walk is the clock of play.c with numbers replaced by vectors. */
 #include "sim/pass.h"
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -187,10 +186,9 @@ static void run_close(struct run *r, const struct pass_edge *e)
 
 /* ---- memory ---- */
 
-/* Parts of the micro-batch's passes that come before a run's half, and after it. */
-static void around(int *before, int *after, enum pass_kind kind, int half, int split)
+void pass_around(int *before, int *after, const struct cost *c, enum pass_kind kind, int half)
 {
-    const int weight_after = kind == PASS_BWD_INPUT || (kind == PASS_FWD_BWD && split);
+    const int weight_after = kind == PASS_BWD_INPUT || (kind == PASS_FWD_BWD && c->job->plan.split_wgrad);
     *before = !half ? 0 : kind == PASS_BWD_WEIGHT ? FLOW_FWD | FLOW_BWD_INPUT : FLOW_FWD;
     *after = !half ? FLOW_BWD_INPUT | FLOW_BWD_WEIGHT : weight_after ? FLOW_BWD_WEIGHT : 0;
     if (kind == PASS_START || kind == PASS_OPTIM) *before = *after = 0;
@@ -202,7 +200,7 @@ static struct fate slot_fate(const struct run *r, const struct slot *s, enum pas
 {
     const int half = s->key & 1, used = r->c->flow.used[flow_root(s->key)];
     int before, after;
-    around(&before, &after, kind, half, r->c->job->plan.split_wgrad);
+    pass_around(&before, &after, r->c, kind, half);
     struct fate f = { (used & before) != 0, (used & after) != 0 };
     if (e->in[half] && s->key == edge_key(r->c, e->in[half], half) && !r->out->wire[half].recv) f.before = 1;
     if (e->out[half] && s->key == edge_key(r->c, e->out[half], half) && !r->out->wire[half].send) f.after = 1;

@@ -36,6 +36,8 @@ struct pass_edge { int32_t in[2], out[2]; };
  * after: lives that these use too cross the run's edges. op_s: cost_all_s. */
 void pass_price(struct pass_price *out, const struct cost *c, const double *op_s, enum pass_kind kind, const int32_t *order, int n,
                 const struct pass_edge *edge);
+/* Parts of a micro-batch's passes (FLOW_ bits) that come before the half of a pass, and after it. */
+void pass_around(int *before, int *after, const struct cost *c, enum pass_kind kind, int half);
 /* A chunk's FWD, BWD, BWD_INPUT and BWD_WEIGHT by its op ranges, whatever the schedule holds; other kinds are identities.
  * For a program of one block (program_build_block, chunk 0). */
 void pass_price_chunk(struct pass_price price[PASS_COUNT], const struct cost *c, const double *op_s, int chunk);

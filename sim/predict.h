@@ -3,19 +3,26 @@
 #define SIM_PREDICT_H
 #include "sim/sim.h"
 
+/* Parts of one GPU's memory when its stage holds most; they sum to peak_B. Activations live from forward to backward, buffers
+ * within a pass; where memory is planned, buffers hold what alignment and gaps cost too. */
 struct predict_stage { double params_B, grads_B, optimizer_B, activations_B, buffers_B, overhead_B, peak_B; };
+struct predict_alive { char what[64]; double bytes; int n; };   /* "ATTN [4096 x 16384 bf16]": who wrote it; how many */
+enum { PREDICT_ALIVE = 12, PREDICT_PLANNED_ITEMS = 60000 };
 struct predict {
     int feasible; char reason[256];
     double step_s, tokens_per_s_gpu, tflops_gpu, mfu, flop_per_token, peak_flop_per_s; int peak_dtype;
     struct model_params params;
-    struct predict_stage *stage; int n_stage, worst_stage;      /* parts at the peak; they sum to peak_B          */
-    double peak_B, capacity_B, live_B, arena_B;                 /* of the worst stage; arena_B 0: not planned     */
-    char peak_at[96];                                           /* "stage 0, step 12, BWD of chunk 0: ATTN_BWD"   */
-    struct { char what[64]; double bytes; int n; } alive[12]; int n_alive;      /* largest at the peak            */
-    struct sim_lines lines;
+    struct predict_stage *stage; int n_stage, worst_stage;
+    double capacity_B;
+    double peak_B, live_B, arena_B;                             /* of the worst stage, without overhead: peak_B is arena_B, or
+                                                                   live_B where offsets are not planned (arena_B 0)      */
+    char peak_at[128];                                          /* "stage 0, step 12, BWD of chunk 0: ATTN_BWD"         */
+    struct predict_alive alive[PREDICT_ALIVE]; int n_alive;     /* largest at the worst stage's peak                     */
+    struct sim_lines lines;                                     /* of the stage that finishes last                       */
     struct place place[GROUP_COUNT];
 };
-/* Builds, prices, simulates. `pr` (may be NULL) receives the program. Never fails: the job was checked. */
+/* Builds, prices, simulates. `pr` (may be NULL) receives the program. Never fails: the job was checked. Offsets are planned for
+ * stacks whose memory is (stack.arena) when the stages have at most PREDICT_PLANNED_ITEMS items together. */
 void predict_job(struct predict *r, struct program *pr, struct arena *a, const struct job *j);
 
 #endif
