@@ -32,13 +32,14 @@ static enum err writer_repeat(struct writer *w, int from)
     if (*w->at != '*') return OK;
     w->at++;
     if (!isdigit((unsigned char)*w->at))
-        return fail(w->d, ERR_CONFIG, "layout: a number must follow '*' at character %d", writer_place(w));
+        return fail(w->d, ERR_CONFIG, "layout needs a number after '*' at character %d", writer_place(w));
     char *end;
     const long times = strtol(w->at, &end, 10);
     if (times < 1 || times > REPEATS)
-        return fail(w->d, ERR_CONFIG, "layout: the number after '*' at character %d is not from 1 to %d", writer_place(w), REPEATS);
+        return fail(w->d, ERR_CONFIG, "layout repeats outside 1 to %d times after '*' at character %d", REPEATS,
+                    writer_place(w));
     if ((times - 1) * len > SYMBOLS - w->n)
-        return fail(w->d, ERR_LIMIT, "layout: written out it has more than %d symbols", SYMBOLS);
+        return fail(w->d, ERR_LIMIT, "layout has more than %d symbols when written out", SYMBOLS);
     for (long i = 1; i < times; i++, w->n += len) memcpy(w->out + w->n, w->out + from, (size_t)len);
     w->at = end;
     return OK;
@@ -47,9 +48,9 @@ static enum err writer_repeat(struct writer *w, int from)
 static enum err writer_symbol(struct writer *w)
 {
     if (!strchr("EtmL|", *w->at))
-        return fail(w->d, ERR_CONFIG, "layout: '%c' at character %d is none of E (embedding), t (layer), m (MTP), L (loss), |, "
-                    "(..)*n, t*n", isprint((unsigned char)*w->at) ? *w->at : '?', writer_place(w));
-    if (w->n == SYMBOLS) return fail(w->d, ERR_LIMIT, "layout: written out it has more than %d symbols", SYMBOLS);
+        return fail(w->d, ERR_CONFIG, "layout has '%c' at character %d: E (embedding), t (layer), m (MTP), L (loss), |, *n and "
+                    "(..)*n are known", isprint((unsigned char)*w->at) ? *w->at : '?', writer_place(w));
+    if (w->n == SYMBOLS) return fail(w->d, ERR_LIMIT, "layout has more than %d symbols when written out", SYMBOLS);
     w->out[w->n++] = *w->at++;
     return OK;
 }
@@ -61,10 +62,10 @@ static enum err writer_run(struct writer *w, int depth)
         const int from = w->n, open = writer_place(w);
         if (*w->at == '(') {
             if (depth == NESTING)
-                return fail(w->d, ERR_LIMIT, "layout: groups nested deeper than %d at character %d", NESTING, open);
+                return fail(w->d, ERR_LIMIT, "layout has groups nested deeper than %d at character %d", NESTING, open);
             w->at++;
             TRY(writer_run(w, depth + 1));
-            if (*w->at != ')') return fail(w->d, ERR_CONFIG, "layout: '(' at character %d is not closed", open);
+            if (*w->at != ')') return fail(w->d, ERR_CONFIG, "layout has '(' at character %d that is not closed", open);
             w->at++;
         } else {
             TRY(writer_symbol(w));
@@ -72,7 +73,7 @@ static enum err writer_run(struct writer *w, int depth)
         TRY(writer_repeat(w, from));
     }
     if (*w->at == ')' && depth == 0)
-        return fail(w->d, ERR_CONFIG, "layout: ')' at character %d closes nothing", writer_place(w));
+        return fail(w->d, ERR_CONFIG, "layout has ')' at character %d that closes nothing", writer_place(w));
     return OK;
 }
 
@@ -109,6 +110,11 @@ static enum err check_layers(int t, int layers, struct diag *d)
                 t < layers ? "add" : "remove", abs(layers - t));
 }
 
+static enum err fail_empty(const struct layout *l, int chunk, struct diag *d)
+{
+    return fail(d, ERR_CONFIG, "layout has nothing on chunk %d of %d: give it a layer, or use fewer chunks", chunk, l->n_chunk);
+}
+
 static enum err check_symbols(const char *s, int n, int layers, int mtp, struct diag *d)
 {
     const struct tally y = tally_of(s, n);
@@ -134,9 +140,7 @@ static enum err place_symbols(struct layout *l, const char *s, int n, struct dia
         } else if (s[i] == 'm') {
             l->mtp_chunk = chunk;
         } else if (s[i] == '|') {
-            if (held == 0)
-                return fail(d, ERR_CONFIG, "layout: chunk %d of %d is empty: give it a layer, or use fewer chunks", chunk,
-                            l->n_chunk);
+            if (held == 0) return fail_empty(l, chunk, d);
             l->first[++chunk] = layer;
             held = -1;              /* the loop's step makes it 0 */
         }
@@ -167,8 +171,7 @@ static int is_counts(const char *text)
 static enum err check_counts(const struct layout *l, int layers, struct diag *d)
 {
     for (int c = 1; c < l->n_chunk - 1; c++)
-        if (l->first[c] == l->first[c + 1])
-            return fail(d, ERR_CONFIG, "layout: chunk %d of %d is empty: give it a layer, or use fewer chunks", c, l->n_chunk);
+        if (l->first[c] == l->first[c + 1]) return fail_empty(l, c, d);
     return check_layers(l->first[l->n_chunk], layers, d);
 }
 
@@ -178,12 +181,12 @@ static enum err parse_counts(struct layout *l, const char *text, int layers, int
     for (const char *at = text; *at;) {
         char *end;
         const long n = strtol(at, &end, 10);
-        if (end == at) return fail(d, ERR_CONFIG, "layout: entry %d has no number of layers", chunks);
-        if (n > SYMBOLS) return fail(d, ERR_CONFIG, "layout: entry %d has more than %d layers", chunks, SYMBOLS);
+        if (end == at) return fail(d, ERR_CONFIG, "layout has no number of layers at entry %d", chunks);
+        if (n > SYMBOLS) return fail(d, ERR_CONFIG, "layout has more than %d layers at entry %d", SYMBOLS, chunks);
         if (chunks < l->n_chunk) l->first[chunks + 1] = l->first[chunks] + (int32_t)n;
         chunks++;
         at = end + strspn(end, " ");
-        if (*at && *at != ',') return fail(d, ERR_CONFIG, "layout: a comma is missing after entry %d", chunks - 1);
+        if (*at && *at != ',') return fail(d, ERR_CONFIG, "layout lacks a comma after entry %d", chunks - 1);
         at += *at == ',' && at[1];              /* a comma at the end stays, and is refused in the next round */
     }
     TRY(check_chunks(chunks, pp, vpp, d));
@@ -200,8 +203,8 @@ static enum err spread(struct layout *l, int layers, int mtp, int pp, int vpp, s
     const int joined = units / n < tail && n > 1;           /* m and L together are more than the last chunk's share */
     const int cut = joined ? n - 1 : n, shared = joined ? units - tail : units;
     if (shared < cut)
-        return fail(d, ERR_CONFIG, "%d layers with embedding, loss%s cannot fill %d chunks (pp %d x vpp %d): lower vpp or pp", layers,
-                    mtp ? " and MTP" : "", n, pp, vpp);
+        return fail(d, ERR_CONFIG, "pp %d x vpp %d = %d chunks, but %d layers with embedding and loss fill at most %d: "
+                    "lower vpp or pp", pp, vpp, n, layers, layers + 2);
     for (int c = 0, end = 0; c < cut; c++) {
         end += shared / cut + (c < shared % cut);
         l->first[c + 1] = end - 1 < layers ? end - 1 : layers;
@@ -215,7 +218,7 @@ enum err layout_parse(struct layout *l, const char *text, int layers, int mtp, i
 {
     if (pp < 1 || vpp < 1 || (int64_t)pp * vpp > LAYOUT_CHUNKS)
         return fail(d, ERR_LIMIT, "pp %d x vpp %d = %lld chunks: 1 to %d are supported", pp, vpp, (long long)pp * vpp, LAYOUT_CHUNKS);
-    if (layers < 1 || layers > SYMBOLS) return fail(d, ERR_LIMIT, "layout: %d layers: 1 to %d are supported", layers, SYMBOLS);
+    if (layers < 1 || layers > SYMBOLS) return fail(d, ERR_LIMIT, "layout of %d layers: 1 to %d are supported", layers, SYMBOLS);
     if (mtp < 0 || mtp > 1) return fail(d, ERR_LIMIT, "mtp %d: 0 or 1 MTP layers are supported", mtp);
     struct layout made = { .n_chunk = pp * vpp, .mtp_chunk = -1 };
     if (strcmp(text, "auto") == 0)

@@ -40,11 +40,11 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "gpus", p->gpus, 1, GPUS },       { "tp", p->tp, 1, p->gpus },       { "cp", p->cp, 1, p->gpus },
         { "pp", p->pp, 1, p->gpus },        { "ep", p->ep, 1, p->gpus },       { "etp", p->etp, 1, p->gpus },
         { "vpp", p->vpp, 1, LAYOUT_CHUNKS }, { "mbs", p->mbs, 1, TOKENS },     { "gbs", p->gbs, 1, INT_MAX },
-        { "seq", p->seq, 1, TOKENS },       { "vpp_group", p->vpp_group, 1, INT_MAX },
+        { "seq", p->seq, 1, TOKENS },       { "vpp-group", p->vpp_group, 1, INT_MAX },
         { "order", p->order, 0, ORDER_TP_CP_EP_PP_DP }, { "schedule", p->schedule, 0, SCHEDULE_FWD_BWD },
         { "dispatcher", p->dispatcher, 0, DISPATCHER_ALLTOALL }, { "precision", p->precision, 0, PRECISION_FP32 },
         { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 },
-        { "ep_overlap", p->ep_overlap, 0, 1 }, { "split_wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, 1 },
+        { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, 1 },
     };
     for (int i = 0; i < LEN(row); i++)
         if (row[i].value < row[i].lo || row[i].value > row[i].hi)
@@ -78,8 +78,8 @@ static enum err check_folds(const struct plan *p, struct diag *d)
 static enum err check_resolved(const struct plan *p, struct diag *d)
 {
     if ((int64_t)p->tp * p->cp * p->dp * p->pp != p->gpus || (int64_t)p->etp * p->ep * p->edp * p->pp != p->gpus)
-        return fail(d, ERR_CONFIG, "dp %d and edp %d do not follow from gpus %d: resolve the plan again", p->dp, p->edp,
-                    p->gpus);
+        return fail(d, ERR_CONFIG, "gpus %d with dp %d and edp %d does not follow from the degrees: resolve the plan again",
+                    p->gpus, p->dp, p->edp);
     if (p->split.n_chunk != p->pp * p->vpp)
         return fail(d, ERR_CONFIG, "layout was made for %d chunks, but pp %d x vpp %d = %d: resolve the plan again",
                     p->split.n_chunk, p->pp, p->vpp, p->pp * p->vpp);
@@ -174,7 +174,7 @@ static enum err check_schedule(const struct plan *p, struct diag *d)
     if (p->schedule == SCHEDULE_INTERLEAVED && p->vpp == 1)
         return fail(d, ERR_CONFIG, "schedule interleaved needs vpp above 1: use schedule 1f1b, or raise vpp");
     if (p->ep_overlap != (p->schedule == SCHEDULE_FWD_BWD))
-        return fail(d, ERR_CONFIG, "ep_overlap %d and schedule %s exclude each other: ep_overlap 1 is schedule fwd-bwd",
+        return fail(d, ERR_CONFIG, "ep-overlap %d and schedule %s exclude each other: ep-overlap 1 is schedule fwd-bwd",
                     p->ep_overlap, stack_schedules[p->schedule]);
     return OK;
 }
@@ -191,20 +191,20 @@ static enum err check_groups(const struct plan *p, struct diag *d)
     if (g < p->pp) return fail(d, ERR_CONFIG, "vpp-group %d is smaller than pp %d: use %d or more", g, p->pp, p->pp);
     if (g > m) return fail(d, ERR_CONFIG, "vpp-group %d exceeds the %d micro-batches of a step (pp %d): %s", g, m, p->pp, out);
     if (rest && rest < p->pp)
-        return fail(d, ERR_CONFIG, "%d micro-batches in groups of vpp-group %d leave a last group of %d, smaller than pp %d: %s",
-                    m, g, rest, p->pp, out);
+        return fail(d, ERR_CONFIG, "vpp-group %d cuts %d micro-batches so that %d are left, fewer than pp %d: %s", g, m, rest,
+                    p->pp, out);
     return OK;
 }
 
 static enum err check_fwd_bwd(const struct plan *p, struct diag *d)
 {
     if (p->schedule != SCHEDULE_FWD_BWD) return OK;
-    if (p->ep == 1) return fail(d, ERR_CONFIG, "schedule fwd-bwd hides expert exchange, but ep is 1: raise ep, or set ep_overlap 0");
+    if (p->ep == 1) return fail(d, ERR_CONFIG, "schedule fwd-bwd hides expert exchange, but ep is 1: raise ep, or set ep-overlap 0");
     if (p->pp > 1 && p->vpp == 1)
-        return fail(d, ERR_CONFIG, "schedule fwd-bwd with pp %d needs vpp above 1: raise vpp, or set ep_overlap 0", p->pp);
+        return fail(d, ERR_CONFIG, "schedule fwd-bwd with pp %d needs vpp above 1: raise vpp, or set ep-overlap 0", p->pp);
     if (p->recompute & 1 << RECOMPUTE_FULL)
         return fail(d, ERR_CONFIG, "schedule fwd-bwd and recompute full exclude each other: choose recompute by module, or set "
-                    "ep_overlap 0");
+                    "ep-overlap 0");
     return OK;
 }
 
@@ -225,8 +225,8 @@ static enum err offered(const struct stack *s, const char *what, int32_t set, in
                         struct diag *d)
 {
     if (set >> option & 1) return OK;
-    return fail(d, ERR_CONFIG, "stack %s does not offer %s %s: choose another %s, or another stack", s->name, what,
-                names[option], what);
+    return fail(d, ERR_CONFIG, "%s %s is not offered by stack %s: choose another %s, or another stack", what, names[option],
+                s->name, what);
 }
 
 static enum err check_stack(const struct plan *p, const struct stack *s, struct diag *d)
@@ -236,10 +236,10 @@ static enum err check_stack(const struct plan *p, const struct stack *s, struct 
     for (int r = 0; r <= RECOMPUTE_FULL; r++)
         if (p->recompute >> r & 1) TRY(offered(s, "recompute", s->recomputes, r, stack_recomputes, d));
     if (p->split_wgrad && !s->split_wgrad)
-        return fail(d, ERR_CONFIG, "stack %s cannot split weight gradients from backward: set split_wgrad 0", s->name);
+        return fail(d, ERR_CONFIG, "split-wgrad 1 is not offered by stack %s: set it to 0, or choose another stack", s->name);
     if (s->runs && p->precision != PRECISION_FP32)
-        return fail(d, ERR_LIMIT, "stack %s computes in fp32 only for now: set precision fp32, or take a stack that is only "
-                    "predicted", s->name);
+        return fail(d, ERR_LIMIT, "precision bf16 cannot be run by stack %s yet: set precision fp32, or take a stack that is "
+                    "only predicted", s->name);
     return OK;
 }
 
@@ -247,9 +247,9 @@ static enum err check_system(const struct plan *p, const struct system *s, struc
 {
     const enum dtype t = p->precision == PRECISION_FP32 ? DT_F32 : DT_BF16;
     if (!(s->peak_flop_per_s[t] > 0))
-        return fail(d, ERR_CONFIG, "system %s has no %s peak: choose another precision", s->name, dtype_name(t));
+        return fail(d, ERR_CONFIG, "precision %s has no peak on system %s: choose another", dtype_name(t), s->name);
     if (p->domain_gpus < 1 || p->domain_gpus > s->domain)
-        return fail(d, ERR_CONFIG, "domain_gpus %d is outside 1 to %d, the GPUs of one NVLink domain of system %s",
+        return fail(d, ERR_CONFIG, "domain-gpus %d is outside 1 to %d, the GPUs of one NVLink domain of system %s",
                     p->domain_gpus, s->domain, s->name);
     return OK;
 }

@@ -89,7 +89,7 @@ START_TEST(a_chunk_needs_a_layer)                   /* case C01: 48 chunks */
     ck_assert_int_eq(layout_parse(&l, "auto", 48, 0, 2, 24, &d), OK);
     for (int c = 1; c < 47; c++) ck_assert_int_ge(on(&l, c), 1);
     ck_assert_int_eq(layout_parse(&l, "auto", 24, 0, 2, 24, &d), ERR_CONFIG);
-    ck_assert_ptr_nonnull(strstr(d.text, "24 layers with embedding, loss cannot fill 48 chunks"));
+    ck_assert_ptr_nonnull(strstr(d.text, "pp 2 x vpp 24 = 48 chunks, but 24 layers with embedding and loss fill at most 26"));
 }
 END_TEST
 
@@ -114,13 +114,13 @@ START_TEST(refusals_have_words_of_their_own)
         { "Et*3|(tt|)*29m|L", 61, 1, 8, 4, ERR_LIMIT, { "m on chunk 30", "L on chunk 31", "not supported yet" } },
         { "", 4, 0, 1, 1, ERR_CONFIG, { "empty" } },
         { "Etx*4L", 4, 0, 1, 1, ERR_CONFIG, { "'x' at character 3" } },
-        { "Et*L", 4, 0, 1, 1, ERR_CONFIG, { "number must follow '*' at character 4" } },
-        { "Et*0L", 4, 0, 1, 1, ERR_CONFIG, { "not from 1 to" } },
-        { "Et*99999999999999999999L", 4, 0, 1, 1, ERR_CONFIG, { "not from 1 to" } },
+        { "Et*L", 4, 0, 1, 1, ERR_CONFIG, { "number after '*' at character 4" } },
+        { "Et*0L", 4, 0, 1, 1, ERR_CONFIG, { "repeats outside 1 to" } },
+        { "Et*99999999999999999999L", 4, 0, 1, 1, ERR_CONFIG, { "repeats outside 1 to" } },
         { "E((t*1000)*1000)*1000L", 4, 0, 1, 1, ERR_LIMIT, { "more than 8192 symbols" } },
         { "Et*2*2L", 4, 0, 1, 1, ERR_CONFIG, { "'*' at character 5" } },
-        { "E(tt|L", 2, 0, 2, 1, ERR_CONFIG, { "'(' at character 2 is not closed" } },
-        { "Ett)|L", 2, 0, 2, 1, ERR_CONFIG, { "')' at character 4 closes nothing" } },
+        { "E(tt|L", 2, 0, 2, 1, ERR_CONFIG, { "'(' at character 2 that is not closed" } },
+        { "Ett)|L", 2, 0, 2, 1, ERR_CONFIG, { "')' at character 4 that closes nothing" } },
         { "E(((((((((((((((((t)))))))))))))))))L", 1, 0, 1, 1, ERR_LIMIT, { "nested deeper than 16" } },
         { "tt|tt", 4, 0, 2, 1, ERR_CONFIG, { "0 E" } },
         { "EttE|ttL", 4, 0, 2, 1, ERR_CONFIG, { "2 E" } },
@@ -132,18 +132,18 @@ START_TEST(refusals_have_words_of_their_own)
         { "Ett|ttL", 4, 1, 2, 1, ERR_CONFIG, { "0 m", "1 MTP", "add m" } },
         { "Ett|ttmL", 4, 0, 2, 1, ERR_CONFIG, { "1 m", "0 MTP", "remove m" } },
         { "Ett|tmtL", 4, 1, 2, 1, ERR_CONFIG, { "after m" } },
-        { "Ett||ttL", 4, 0, 3, 1, ERR_CONFIG, { "chunk 1 of 3 is empty" } },
+        { "Ett||ttL", 4, 0, 3, 1, ERR_CONFIG, { "nothing on chunk 1 of 3" } },
         { "Ett|ttL", 4, 0, 3, 1, ERR_CONFIG, { "2 chunks", "pp 3 x vpp 1 = 3" } },
-        { "2,0,2", 4, 0, 3, 1, ERR_CONFIG, { "chunk 1 of 3 is empty" } },
-        { "2,2,", 4, 0, 3, 1, ERR_CONFIG, { "entry 2 has no number" } },
-        { "2 2", 4, 0, 2, 1, ERR_CONFIG, { "comma is missing after entry 0" } },
-        { "2,,2", 4, 0, 3, 1, ERR_CONFIG, { "entry 1 has no number" } },
-        { "2,99999999999999999999", 4, 0, 2, 1, ERR_CONFIG, { "entry 1 has more than" } },
+        { "2,0,2", 4, 0, 3, 1, ERR_CONFIG, { "nothing on chunk 1 of 3" } },
+        { "2,2,", 4, 0, 3, 1, ERR_CONFIG, { "no number of layers at entry 2" } },
+        { "2 2", 4, 0, 2, 1, ERR_CONFIG, { "lacks a comma after entry 0" } },
+        { "2,,2", 4, 0, 3, 1, ERR_CONFIG, { "no number of layers at entry 1" } },
+        { "2,99999999999999999999", 4, 0, 2, 1, ERR_CONFIG, { "more than 8192 layers at entry 1" } },
         { "4", 4, 0, 2, 1, ERR_CONFIG, { "1 chunks", "pp 2 x vpp 1 = 2" } },
         { "auto", 4, 0, 64, 64, ERR_LIMIT, { "4096 chunks", "1024" } },
         { "auto", 4, 2, 1, 1, ERR_LIMIT, { "mtp 2" } },
-        { "auto", 0, 0, 1, 1, ERR_LIMIT, { "0 layers" } },
-        { "auto", 2, 1, 5, 1, ERR_CONFIG, { "2 layers", "MTP", "5 chunks" } },
+        { "auto", 0, 0, 1, 1, ERR_LIMIT, { "of 0 layers" } },
+        { "auto", 2, 1, 5, 1, ERR_CONFIG, { "pp 5 x vpp 1 = 5 chunks", "2 layers", "at most 4" } },
     };
     for (int i = 0; i < LEN(row); i++) {
         struct layout kept = { .n_chunk = -7 };
