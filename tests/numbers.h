@@ -1,12 +1,11 @@
-/* What the kernels' tests share: repeatable numbers, comparison with a formula in double, slopes by central differences of
- * such a formula, and a suite from a list of tests. A gradient is right when it is the slope of what forward means; the
+/* What the kernels' tests share: repeatable numbers, comparison with a formula in double, and slopes by
+ * central differences of such a formula. A gradient is right when it is the slope of what forward means; the
  * formulas in the tests are written apart from the kernels, in double, with no regard for speed. */
 #ifndef TESTS_NUMBERS_H
 #define TESTS_NUMBERS_H
-#include <check.h>
+#include "tests/test.h"
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 /* n floats in [-1, 1); the same for the same seed (splitmix64). */
 static inline float *numbers_make(int64_t n, uint64_t seed)
@@ -43,8 +42,8 @@ static inline double *numbers_double(const float *x, int64_t n)
 static inline void numbers_same(const float *got, const double *want, int64_t n, double tolerance)
 {
     for (int64_t i = 0; i < n; i++)
-        ck_assert_msg(fabs(got[i] - want[i]) <= tolerance * (1 + fabs(want[i])), "[%lld]: got %.9g, want %.9g",
-                      (long long)i, (double)got[i], want[i]);
+        ck_assert_msg(fabs(got[i] - want[i]) <= tolerance * (1 + fabs(want[i])),
+                      "[%lld]: got %.9g, want %.9g", (long long)i, (double)got[i], want[i]);
 }
 
 /* slope[i] = d loss / d x[i], x restored. */
@@ -62,21 +61,6 @@ static inline double *numbers_slope(double *x, int64_t n, double (*loss)(const v
         x[i] = at;
     }
     return slope;
-}
-
-/* Runs the tests as one suite; what main returns. */
-static inline int numbers_suite(const char *name, const TTest *const *test, int n)
-{
-    Suite *s = suite_create(name);
-    TCase *t = tcase_create(name);
-    tcase_set_timeout(t, 300);
-    for (int i = 0; i < n; i++) tcase_add_test(t, test[i]);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
 }
 
 #endif

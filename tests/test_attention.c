@@ -1,20 +1,21 @@
-/* Attention against a full score matrix in double over whole sequences: grouped heads, MLA's unequal widths, and context
- * parallelism simulated by cutting rows as members hold them. Gradients are slopes of that matrix formula. */
+/* Attention against a full score matrix in double over whole sequences: grouped heads, MLA's unequal widths,
+ * and context parallelism simulated by cutting rows as members hold them. Gradients are slopes of that matrix
+ * formula. */
 #include "kernels/attention.h"
 #include "tests/numbers.h"
 #include <string.h>
 
-struct net {                    /* whole sequences, rows in order of position */
+struct net { /* whole sequences, rows in order of position */
     int seqs, seq, nq, nkv, dqk, dv;
     double *q, *k, *v;
     const float *dout;
 };
 
 static const struct net nets[] = {
-    { .seqs = 1, .seq = 1, .nq = 1, .nkv = 1, .dqk = 1, .dv = 1 },
-    { .seqs = 2, .seq = 8, .nq = 4, .nkv = 2, .dqk = 6, .dv = 6 },      /* grouped heads         */
-    { .seqs = 1, .seq = 16, .nq = 3, .nkv = 3, .dqk = 12, .dv = 9 },    /* MLA: widths differ    */
-    { .seqs = 3, .seq = 4, .nq = 4, .nkv = 1, .dqk = 2, .dv = 17 },
+    {.seqs = 1, .seq = 1, .nq = 1, .nkv = 1, .dqk = 1, .dv = 1},
+    {.seqs = 2, .seq = 8, .nq = 4, .nkv = 2, .dqk = 6, .dv = 6},   /* grouped heads         */
+    {.seqs = 1, .seq = 16, .nq = 3, .nkv = 3, .dqk = 12, .dv = 9}, /* MLA: widths differ    */
+    {.seqs = 3, .seq = 4, .nq = 4, .nkv = 1, .dqk = 2, .dv = 17},
 };
 
 /* Row r of head h's output; *lse may be NULL. */
@@ -72,14 +73,17 @@ static void gathered(float *all, float *whole, const struct net *n, int cp, int 
     for (int m = 0; m < cp; m++) cut(all + m * part, whole, n, cp, m, cols, back);
 }
 
-struct answer { float *o, *lse, *dq, *dk, *dv; };       /* of whole sequences, in order of position */
+struct answer {
+    float *o, *lse, *dq, *dk, *dv;
+}; /* of whole sequences, in order of position */
 
 static struct answer answer_init(const struct net *n)
 {
     const size_t rows = (size_t)(n->seqs * n->seq);
-    struct answer a = { calloc(rows * (size_t)(n->nq * n->dv), 4), calloc(rows * (size_t)n->nq, 4),
-                        calloc(rows * (size_t)(n->nq * n->dqk), 4), calloc(rows * (size_t)(n->nkv * n->dqk), 4),
-                        calloc(rows * (size_t)(n->nkv * n->dv), 4) };
+    struct answer a = {calloc(rows * (size_t)(n->nq * n->dv), 4), calloc(rows * (size_t)n->nq, 4),
+                       calloc(rows * (size_t)(n->nq * n->dqk), 4),
+                       calloc(rows * (size_t)(n->nkv * n->dqk), 4),
+                       calloc(rows * (size_t)(n->nkv * n->dv), 4)};
     ck_assert(a.o && a.lse && a.dq && a.dk && a.dv);
     return a;
 }
@@ -90,14 +94,19 @@ static void answer_free(struct answer *a)
 }
 
 /* What member m computes, added into the whole answer. */
-static void member(struct answer *a, const struct net *n, float *q, float *k, float *v, float *dout, int cp, int m)
+static void member(struct answer *a, const struct net *n, float *q, float *k, float *v, float *dout, int cp,
+                   int m)
 {
     const int rows = n->seqs * n->seq / cp, keys = n->seqs * n->seq;
-    const int q_cols = n->nq * n->dqk, o_cols = n->nq * n->dv, k_cols = n->nkv * n->dqk, v_cols = n->nkv * n->dv;
-    const struct attention_shape s = { n->nq, n->nkv, n->dqk, n->dv, n->seqs, { n->seq, cp, m, 0 } };
-    float *mq = numbers_poison(rows * q_cols), *mk = numbers_poison(keys * k_cols), *mv = numbers_poison(keys * v_cols);
-    float *md = numbers_poison(rows * o_cols), *o = numbers_poison(rows * o_cols), *lse = numbers_poison(rows * n->nq);
-    float *dq = numbers_poison(rows * q_cols), *dk = numbers_poison(keys * k_cols), *dv = numbers_poison(keys * v_cols);
+    const int q_cols = n->nq * n->dqk, o_cols = n->nq * n->dv, k_cols = n->nkv * n->dqk,
+              v_cols = n->nkv * n->dv;
+    const struct attention_shape s = {n->nq, n->nkv, n->dqk, n->dv, n->seqs, {n->seq, cp, m, 0}};
+    float *mq = numbers_poison(rows * q_cols), *mk = numbers_poison(keys * k_cols),
+          *mv = numbers_poison(keys * v_cols);
+    float *md = numbers_poison(rows * o_cols), *o = numbers_poison(rows * o_cols),
+          *lse = numbers_poison(rows * n->nq);
+    float *dq = numbers_poison(rows * q_cols), *dk = numbers_poison(keys * k_cols),
+          *dv = numbers_poison(keys * v_cols);
     void *scratch = malloc((size_t)attention_scratch_B(&s));
     cut(mq, q, n, cp, m, q_cols, 0);
     cut(md, dout, n, cp, m, o_cols, 0);
@@ -169,12 +178,12 @@ END_TEST
 START_TEST(large_scores_stay_finite)
 {
     enum { SEQ = 4 };
-    const struct attention_shape s = { 1, 1, 1, 1, 1, { SEQ, 1, 0, 0 } };
-    const float q[SEQ] = { 1e4f, 1e4f, -1e4f, 0 }, k[SEQ] = { 1e4f, -1e4f, 1e4f, 1 }, v[SEQ] = { 1, 2, 3, 4 };
+    const struct attention_shape s = {1, 1, 1, 1, 1, {SEQ, 1, 0, 0}};
+    const float q[SEQ] = {1e4f, 1e4f, -1e4f, 0}, k[SEQ] = {1e4f, -1e4f, 1e4f, 1}, v[SEQ] = {1, 2, 3, 4};
     float o[SEQ], lse[SEQ], dq[SEQ], dk[SEQ], dv[SEQ], scratch[2 * SEQ];
     attention_ref(o, lse, q, k, v, &s, scratch);
     attention_bwd_ref(dq, dk, dv, q, k, v, o, lse, v, &s, scratch);
-    const float want[SEQ] = { 1, 1, 2, 2.5f };
+    const float want[SEQ] = {1, 1, 2, 2.5f};
     for (int i = 0; i < SEQ; i++) {
         ck_assert_float_eq_tol(o[i], want[i], 1e-6f);
         ck_assert(isfinite(dq[i]) && isfinite(dk[i]) && isfinite(dv[i]));
@@ -184,7 +193,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const test[] = { one_member_is_the_matrix_formula, context_parallel_members_sum_to_the_same,
-                                  large_scores_stay_finite };
-    return numbers_suite("attention", test, LEN(test));
+    const TTest *const test[] = {one_member_is_the_matrix_formula, context_parallel_members_sum_to_the_same,
+                                 large_scores_stay_finite};
+    return test_main("attention", test, LEN(test), 300);
 }

@@ -1,11 +1,14 @@
-/* The three products of a linear layer against triple loops in double, on ragged and empty shapes; grouped ones against
- * one expert at a time, with the split of case D01 (experts without rows leave their gradient alone). */
+/* The three products of a linear layer against triple loops in double, on ragged and empty shapes; grouped
+ * ones against one expert at a time, with the split of case D01 (experts without rows leave their gradient
+ * alone). */
 #include "kernels/gemm.h"
 #include "tests/numbers.h"
 #include <string.h>
 
-static const struct shape { int rows, out, in; } shapes[] = {
-    { 0, 3, 5 }, { 1, 1, 1 }, { 5, 7, 3 }, { 4, 8, 16 }, { 9, 17, 300 }, { 33, 20, 257 }, { 3, 513, 9 }, { 300, 6, 11 },
+static const struct shape {
+    int rows, out, in;
+} shapes[] = {
+    {0, 3, 5}, {1, 1, 1}, {5, 7, 3}, {4, 8, 16}, {9, 17, 300}, {33, 20, 257}, {3, 513, 9}, {300, 6, 11},
 };
 
 /* c[i][j] = sum over k of a(i, k) b(k, j), strides as given. */
@@ -21,7 +24,8 @@ static double *product(const float *a, int ai, int ak, const float *b, int bk, i
 
 static void check_forward(struct shape s)
 {
-    float *x = numbers_make(s.rows * s.in, 1), *w = numbers_make(s.out * s.in, 2), *y = numbers_poison(s.rows * s.out);
+    float *x = numbers_make(s.rows * s.in, 1), *w = numbers_make(s.out * s.in, 2),
+          *y = numbers_poison(s.rows * s.out);
     double *want = product(x, s.in, 1, w, 1, s.in, s.rows, s.out, s.in);
     ck_assert_int_eq(gemm_ref(y, x, w, s.rows, s.out, s.in), OK);
     numbers_same(y, want, s.rows * s.out, 2e-5);
@@ -30,7 +34,8 @@ static void check_forward(struct shape s)
 
 static void check_dgrad(struct shape s)
 {
-    float *dy = numbers_make(s.rows * s.out, 3), *w = numbers_make(s.out * s.in, 4), *dx = numbers_poison(s.rows * s.in);
+    float *dy = numbers_make(s.rows * s.out, 3), *w = numbers_make(s.out * s.in, 4),
+          *dx = numbers_poison(s.rows * s.in);
     double *want = product(dy, s.out, 1, w, s.in, 1, s.rows, s.in, s.out);
     ck_assert_int_eq(gemm_dgrad_ref(dx, dy, w, s.rows, s.out, s.in), OK);
     numbers_same(dx, want, s.rows * s.in, 2e-5);
@@ -39,7 +44,8 @@ static void check_dgrad(struct shape s)
 
 static void check_wgrad(struct shape s)
 {
-    float *dy = numbers_make(s.rows * s.out, 5), *x = numbers_make(s.rows * s.in, 6), *g = numbers_make(s.out * s.in, 7);
+    float *dy = numbers_make(s.rows * s.out, 5), *x = numbers_make(s.rows * s.in, 6),
+          *g = numbers_make(s.out * s.in, 7);
     double *want = product(dy, 1, s.out, x, s.in, 1, s.out, s.in, s.rows);
     for (int i = 0; i < s.out * s.in; i++) want[i] += g[i];
     ck_assert_int_eq(gemm_wgrad_ref(g, x, dy, s.rows, s.out, s.in), OK);
@@ -76,7 +82,10 @@ END_TEST
 
 enum { EXPERTS = 6, OUT = 12, IN = 24, ONE = OUT * IN };
 static const int64_t splits[][EXPERTS] = {
-    { 162, 0, 2577, 446, 0, 83 }, { 0, 0, 0, 0, 0, 0 }, { 0, 0, 0, 3268, 0, 0 }, { 1, 2, 3, 4, 5, 6 },
+    {162, 0, 2577, 446, 0, 83},
+    {0, 0, 0, 0, 0, 0},
+    {0, 0, 0, 3268, 0, 0},
+    {1, 2, 3, 4, 5, 6},
 };
 
 static int total(const int64_t *count)
@@ -90,7 +99,8 @@ START_TEST(grouped_is_one_expert_at_a_time)
 {
     for (int i = 0; i < LEN(splits); i++) {
         const int rows = total(splits[i]);
-        float *x = numbers_make(rows * IN, 1), *w = numbers_make(EXPERTS * ONE, 2), *dy = numbers_make(rows * OUT, 3);
+        float *x = numbers_make(rows * IN, 1), *w = numbers_make(EXPERTS * ONE, 2),
+              *dy = numbers_make(rows * OUT, 3);
         float *y = numbers_poison(rows * OUT), *dx = numbers_poison(rows * IN);
         gemm_grouped_ref(y, x, w, splits[i], EXPERTS, OUT, IN);
         gemm_grouped_dgrad_ref(dx, dy, w, splits[i], EXPERTS, OUT, IN);
@@ -128,7 +138,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const test[] = { products_are_the_sums, rows_are_independent, grouped_is_one_expert_at_a_time,
-                                  grouped_gradients_add_and_empty_experts_keep_theirs };
-    return numbers_suite("gemm", test, LEN(test));
+    const TTest *const test[] = {products_are_the_sums, rows_are_independent, grouped_is_one_expert_at_a_time,
+                                 grouped_gradients_add_and_empty_experts_keep_theirs};
+    return test_main("gemm", test, LEN(test), 300);
 }

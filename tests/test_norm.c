@@ -6,7 +6,10 @@
 enum { RUNS = 5, COLS = 7, N = RUNS * COLS };
 static const double eps = 1e-3;
 
-struct norm_case { double *x, *w; const float *dy; };
+struct norm_case {
+    double *x, *w;
+    const float *dy;
+};
 
 static double formula(const struct norm_case *c, int run, int col)
 {
@@ -26,7 +29,7 @@ static double loss(const void *user)
 START_TEST(forward_is_the_formula)
 {
     float *x = numbers_make(N, 1), *w = numbers_make(COLS, 2), *y = numbers_poison(N);
-    struct norm_case c = { numbers_double(x, N), numbers_double(w, COLS), NULL };
+    struct norm_case c = {numbers_double(x, N), numbers_double(w, COLS), NULL};
     double want[N];
     for (int i = 0; i < N; i++) want[i] = formula(&c, i / COLS, i % COLS);
     norm_ref(y, x, w, RUNS, COLS, eps);
@@ -39,7 +42,7 @@ static void check_backward(const float *dres)
 {
     float *x = numbers_make(N, 1), *w = numbers_make(COLS, 2), *dy = numbers_make(N, 3);
     float *dx = numbers_poison(N), *g = numbers_make(COLS, 5);
-    struct norm_case c = { numbers_double(x, N), numbers_double(w, COLS), dy };
+    struct norm_case c = {numbers_double(x, N), numbers_double(w, COLS), dy};
     double *want_x = numbers_slope(c.x, N, loss, &c), *want_w = numbers_slope(c.w, COLS, loss, &c);
     for (int i = 0; dres && i < N; i++) want_x[i] += dres[i];
     for (int i = 0; i < COLS; i++) want_w[i] += g[i];
@@ -60,7 +63,8 @@ END_TEST
 
 START_TEST(zeros_stay_finite)
 {
-    float x[COLS] = { 0 }, y[COLS], dx[COLS], g[COLS] = { 0 }, *w = numbers_make(COLS, 2), *dy = numbers_make(COLS, 3);
+    float x[COLS] = {0}, y[COLS], dx[COLS], g[COLS] = {0}, *w = numbers_make(COLS, 2),
+          *dy = numbers_make(COLS, 3);
     norm_ref(y, x, w, 1, COLS, eps);
     norm_bwd_ref(dx, g, x, w, dy, NULL, 1, COLS, eps);
     for (int i = 0; i < COLS; i++) {
@@ -74,6 +78,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const test[] = { forward_is_the_formula, backward_is_the_slope_plus_the_residual, zeros_stay_finite };
-    return numbers_suite("norm", test, LEN(test));
+    const TTest *const test[] = {forward_is_the_formula, backward_is_the_slope_plus_the_residual,
+                                 zeros_stay_finite};
+    return test_main("norm", test, LEN(test), 300);
 }

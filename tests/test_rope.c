@@ -1,5 +1,5 @@
-/* Positions of context-parallel rows, rotations, and MLA's assembly of q, k and v, which is linear: its gradient is its
- * adjoint, <F x, d> = <x, F' d>. */
+/* Positions of context-parallel rows, rotations, and MLA's assembly of q, k and v, which is linear: its
+ * gradient is its adjoint, <F x, d> = <x, F' d>. */
 #include "kernels/mla.h"
 #include "tests/numbers.h"
 #include <string.h>
@@ -8,7 +8,7 @@ START_TEST(every_position_has_one_row)
 {
     enum { SEQ = 48 };
     for (int cp = 1; cp <= 4; cp++) {
-        int seen[SEQ] = { 0 };
+        int seen[SEQ] = {0};
         for (int m = 0; m < cp; m++)
             for (int r = 0; r < SEQ / cp; r++) seen[rope_position(r, SEQ, cp, m)]++;
         for (int p = 0; p < SEQ; p++) ck_assert_int_eq(seen[p], 1);
@@ -20,7 +20,7 @@ END_TEST
 START_TEST(chunks_are_balanced)
 {
     ck_assert_int_eq(rope_position(5, 8, 1, 0), 5);
-    const int want[2][4] = { { 0, 1, 6, 7 }, { 2, 3, 4, 5 } };
+    const int want[2][4] = {{0, 1, 6, 7}, {2, 3, 4, 5}};
     for (int m = 0; m < 2; m++)
         for (int r = 0; r < 4; r++) ck_assert_int_eq(rope_position(r, 8, 2, m), want[m][r]);
 }
@@ -31,13 +31,13 @@ enum { SEQ = 8, SEQS = 2, HEADS = 3, WIDTH = 6, DIM = 4 };
 START_TEST(rotation_is_the_formula)
 {
     const int cp = 2, rows = SEQS * SEQ / cp;
-    const struct rope at = { SEQ, cp, 1, 100 };
+    const struct rope at = {SEQ, cp, 1, 100};
     float *x = numbers_make(rows * HEADS * WIDTH, 1), *y = numbers_make(rows * HEADS * WIDTH, 1);
     rope_ref(y, rows, HEADS, WIDTH, DIM, &at, 0);
     for (int i = 0; i < rows * HEADS; i++) {
         const float *a = x + i * WIDTH, *b = y + i * WIDTH;
         const int position = rope_position(i / HEADS % (SEQ / cp), SEQ, cp, 1);
-        double want[WIDTH] = { a[0], a[1] };
+        double want[WIDTH] = {a[0], a[1]};
         for (int j = 0; j < DIM / 2; j++) {
             const double angle = position / pow(100, 2.0 * j / DIM);
             want[2 + j] = a[2 + j] * cos(angle) - a[4 + j] * sin(angle);
@@ -52,7 +52,7 @@ END_TEST
 START_TEST(back_undoes)
 {
     const int n = SEQS * SEQ * HEADS * DIM;
-    const struct rope at = { SEQ, 1, 0, 10000 };
+    const struct rope at = {SEQ, 1, 0, 10000};
     float *x = numbers_make(n, 1);
     double *want = numbers_double(x, n);
     rope_ref(x, SEQS * SEQ, HEADS, DIM, DIM, &at, 0);
@@ -66,7 +66,7 @@ END_TEST
 START_TEST(products_depend_on_distance)
 {
     enum { LONG = 64, D = 8 };
-    const struct rope at = { LONG, 1, 0, 10000 };
+    const struct rope at = {LONG, 1, 0, 10000};
     float *one = numbers_make(2 * D, 3), q[LONG * D], k[LONG * D];
     for (int r = 0; r < LONG; r++) {
         memcpy(q + r * D, one, D * sizeof *q);
@@ -84,11 +84,15 @@ END_TEST
 /* ---- MLA ---- */
 
 enum { NOPE = 3, ROPE = 4, V = 5, QK = NOPE + ROPE, ROWS = SEQS * SEQ };
-static const struct mla shape = { HEADS, NOPE, ROPE, V };
-static const struct rope whole = { SEQ, 1, 0, 100 };
+static const struct mla shape = {HEADS, NOPE, ROPE, V};
+static const struct rope whole = {SEQ, 1, 0, 100};
 
-struct qkv { float q[ROWS * HEADS * QK], k[ROWS * HEADS * QK], v[ROWS * HEADS * V]; };
-struct latent { float qb[ROWS * HEADS * QK], kvb[ROWS * HEADS * (NOPE + V)], krope[ROWS * ROPE]; };
+struct qkv {
+    float q[ROWS * HEADS * QK], k[ROWS * HEADS * QK], v[ROWS * HEADS * V];
+};
+struct latent {
+    float qb[ROWS * HEADS * QK], kvb[ROWS * HEADS * (NOPE + V)], krope[ROWS * ROPE];
+};
 
 static double inner(const void *a, const void *b, size_t bytes)
 {
@@ -139,7 +143,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const test[] = { every_position_has_one_row, chunks_are_balanced, rotation_is_the_formula, back_undoes,
-                                  products_depend_on_distance, mla_places_and_rotates, mla_backward_is_the_adjoint };
-    return numbers_suite("rope", test, LEN(test));
+    const TTest *const test[] = {
+        every_position_has_one_row,  chunks_are_balanced,    rotation_is_the_formula,    back_undoes,
+        products_depend_on_distance, mla_places_and_rotates, mla_backward_is_the_adjoint};
+    return test_main("rope", test, LEN(test), 300);
 }

@@ -1,16 +1,23 @@
-/* The router: the numbers of case F04, ties of case D07, group limits of case C09, the listing, the margin, and gradients
- * as slopes of the weights with the choice held (top-k's own slope is zero almost everywhere). */
+/* The router: the numbers of case F04, ties of case D07, group limits of case C09, the listing, the margin,
+ * and gradients as slopes of the weights with the choice held (top-k's own slope is zero almost everywhere).
+ */
 #include "kernels/route.h"
 #include "tests/numbers.h"
 #include <string.h>
 
 enum { MOST = 4096, WIDE = 256 };
-struct routed { float *score, *prob, gap; int32_t *perm, *mine; void *scratch; };
+struct routed {
+    float *score, *prob, gap;
+    int32_t *perm, *mine;
+    void *scratch;
+};
 
 static struct routed routed_init(int rows, const struct route_rule *r)
 {
-    struct routed o = { .gap = INFINITY, .score = numbers_poison(rows * r->experts), .prob = numbers_poison(rows * r->topk),
-                        .scratch = malloc((size_t)route_scratch_B(rows, r) + 1) };
+    struct routed o = {.gap = INFINITY,
+                       .score = numbers_poison(rows * r->experts),
+                       .prob = numbers_poison(rows * r->topk),
+                       .scratch = malloc((size_t)route_scratch_B(rows, r) + 1)};
     o.perm = malloc((size_t)(rows * r->topk) * 2 * sizeof *o.perm + 1);
     o.mine = malloc((size_t)r->experts * sizeof *o.mine);
     ck_assert(o.perm && o.mine && o.scratch);
@@ -40,7 +47,7 @@ static double weight_of(const struct routed *o, int n, int token, int expert)
 /* By expert, then token; every token k times; counts agree. */
 static void check_list(const struct routed *o, int rows, const struct route_rule *r)
 {
-    int per_expert[WIDE] = { 0 }, per_token[MOST] = { 0 };
+    int per_expert[WIDE] = {0}, per_token[MOST] = {0};
     for (int j = 0; j < rows * r->topk; j++) {
         const int32_t *p = o->perm + 2 * j;
         if (j) ck_assert(p[-1] < p[1] || (p[-1] == p[1] && p[-2] < p[0]));
@@ -53,8 +60,8 @@ static void check_list(const struct routed *o, int rows, const struct route_rule
 
 START_TEST(softmax_then_top_k)
 {
-    const float logit[4] = { 2, 1, 0, -1 };
-    struct route_rule r = { .experts = 4, .topk = 2, .groups = 1, .kept = 1, .scale = 1 };
+    const float logit[4] = {2, 1, 0, -1};
+    struct route_rule r = {.experts = 4, .topk = 2, .groups = 1, .kept = 1, .scale = 1};
     struct routed plain = run(logit, NULL, 1, &r);
     r.norm_topk = 1;
     struct routed normed = run(logit, NULL, 1, &r);
@@ -69,8 +76,9 @@ END_TEST
 
 START_TEST(bias_chooses_but_does_not_weigh)
 {
-    const float logit[4] = { 2, 1, 0, -1 }, bias[4] = { 0, 0, 0, 1 };
-    const struct route_rule r = { .experts = 4, .topk = 2, .groups = 1, .kept = 1, .sigmoid = 1, .norm_topk = 1, .scale = 2.5 };
+    const float logit[4] = {2, 1, 0, -1}, bias[4] = {0, 0, 0, 1};
+    const struct route_rule r = {
+        .experts = 4, .topk = 2, .groups = 1, .kept = 1, .sigmoid = 1, .norm_topk = 1, .scale = 2.5};
     struct routed o = run(logit, bias, 1, &r);
     const double s0 = 1 / (1 + exp(-2)), s3 = 1 / (1 + exp(1));
     ck_assert_double_eq_tol(weight_of(&o, 2, 0, 0), 2.5 * s0 / (s0 + s3), 1e-6);
@@ -82,7 +90,7 @@ END_TEST
 START_TEST(ties_go_to_the_lower_index)
 {
     enum { ROWS = 4096, E = 128, K = 6 };
-    const struct route_rule r = { .experts = E, .topk = K, .groups = 1, .kept = 1, .norm_topk = 1, .scale = 1 };
+    const struct route_rule r = {.experts = E, .topk = K, .groups = 1, .kept = 1, .norm_topk = 1, .scale = 1};
     float *logit = calloc((size_t)ROWS * E, sizeof *logit);
     struct routed o = run(logit, NULL, ROWS, &r);
     for (int e = 0; e < E; e++) ck_assert_int_eq(o.mine[e], e < K ? ROWS : 0);
@@ -95,10 +103,10 @@ END_TEST
 
 START_TEST(a_tie_at_the_boundary)
 {
-    const float logit[5] = { 0, 3, 1, 1, 2 };
-    const struct route_rule r = { .experts = 5, .topk = 3, .groups = 1, .kept = 1, .scale = 1 };
+    const float logit[5] = {0, 3, 1, 1, 2};
+    const struct route_rule r = {.experts = 5, .topk = 3, .groups = 1, .kept = 1, .scale = 1};
     struct routed o = run(logit, NULL, 1, &r);
-    const int32_t want[5] = { 0, 1, 1, 0, 1 };
+    const int32_t want[5] = {0, 1, 1, 0, 1};
     ck_assert_int_eq(memcmp(o.mine, want, sizeof want), 0);
     routed_free(&o);
 }
@@ -107,7 +115,7 @@ END_TEST
 START_TEST(all_experts_leave_no_margin_to_report)
 {
     float *logit = numbers_make(8 * 4, 1);
-    const struct route_rule r = { .experts = 4, .topk = 4, .groups = 1, .kept = 1, .scale = 1 };
+    const struct route_rule r = {.experts = 4, .topk = 4, .groups = 1, .kept = 1, .scale = 1};
     struct routed o = run(logit, NULL, 8, &r);
     ck_assert(isinf(o.gap));
     check_list(&o, 8, &r);
@@ -118,7 +126,7 @@ END_TEST
 
 START_TEST(no_tokens)
 {
-    const struct route_rule r = { .experts = 4, .topk = 2, .groups = 2, .kept = 1, .scale = 1 };
+    const struct route_rule r = {.experts = 4, .topk = 2, .groups = 2, .kept = 1, .scale = 1};
     struct routed o = run(NULL, NULL, 0, &r);
     for (int e = 0; e < 4; e++) ck_assert_int_eq(o.mine[e], 0);
     routed_free(&o);
@@ -129,7 +137,7 @@ END_TEST
 START_TEST(not_a_number_still_lists)
 {
     float *logit = numbers_poison(3 * 8);
-    const struct route_rule r = { .experts = 8, .topk = 3, .groups = 4, .kept = 2, .scale = 1 };
+    const struct route_rule r = {.experts = 8, .topk = 3, .groups = 4, .kept = 2, .scale = 1};
     struct routed o = run(logit, NULL, 3, &r);
     check_list(&o, 3, &r);
     routed_free(&o);
@@ -148,11 +156,12 @@ static double pair_score(const float *v, int size)
     return best;
 }
 
-/* Is expert e chosen: its group is beaten by fewer than `kept` others, and e by fewer than topk experts of kept groups. */
+/* Is expert e chosen: its group is beaten by fewer than `kept` others, and e by fewer than topk experts of
+ * kept groups. */
 static int chosen(const float *v, int e, const struct route_rule *r)
 {
     const int size = r->experts / r->groups;
-    int kept[WIDE] = { 0 }, beaten = 0;
+    int kept[WIDE] = {0}, beaten = 0;
     for (int g = 0; g < r->groups; g++) {
         int by = 0;
         const double mine = pair_score(v + g * size, size);
@@ -170,10 +179,10 @@ static int chosen(const float *v, int e, const struct route_rule *r)
 START_TEST(group_limits_choose_as_defined)
 {
     static const struct route_rule rules[] = {
-        { .experts = 256, .topk = 8, .groups = 8, .kept = 4, .sigmoid = 1, .norm_topk = 1, .scale = 2.5 },
-        { .experts = 160, .topk = 6, .groups = 8, .kept = 3, .scale = 16 },
-        { .experts = 8, .topk = 3, .groups = 4, .kept = 2, .sigmoid = 1, .scale = 1 },
-        { .experts = 256, .topk = 8, .groups = 1, .kept = 1, .sigmoid = 1, .scale = 1 },
+        {.experts = 256, .topk = 8, .groups = 8, .kept = 4, .sigmoid = 1, .norm_topk = 1, .scale = 2.5},
+        {.experts = 160, .topk = 6, .groups = 8, .kept = 3, .scale = 16},
+        {.experts = 8, .topk = 3, .groups = 4, .kept = 2, .sigmoid = 1, .scale = 1},
+        {.experts = 256, .topk = 8, .groups = 1, .kept = 1, .sigmoid = 1, .scale = 1},
     };
     enum { ROWS = 40 };
     for (int i = 0; i < LEN(rules); i++) {
@@ -197,8 +206,8 @@ END_TEST
 /* All four groups tie: the first stays, and its two experts are chosen. */
 START_TEST(group_ties_go_to_the_lower_index)
 {
-    const float logit[8] = { 0, 1, 1, 0, 0, 1, 1, 0 };
-    const struct route_rule r = { .experts = 8, .topk = 2, .groups = 4, .kept = 1, .sigmoid = 1, .scale = 1 };
+    const float logit[8] = {0, 1, 1, 0, 0, 1, 1, 0};
+    const struct route_rule r = {.experts = 8, .topk = 2, .groups = 4, .kept = 1, .sigmoid = 1, .scale = 1};
     struct routed o = run(logit, NULL, 1, &r);
     ck_assert_int_eq(o.mine[0], 1);
     ck_assert_int_eq(o.mine[1], 1);
@@ -209,7 +218,13 @@ END_TEST
 
 /* ---- gradient ---- */
 
-struct slope_case { double *logit; const float *dprob; const int32_t *perm; int rows; const struct route_rule *r; };
+struct slope_case {
+    double *logit;
+    const float *dprob;
+    const int32_t *perm;
+    int rows;
+    const struct route_rule *r;
+};
 
 static double score_of(const struct slope_case *c, int t, int e)
 {
@@ -225,7 +240,7 @@ static double loss(const void *user)
 {
     const struct slope_case *c = user;
     const int n = c->rows * c->r->topk;
-    double picked[64] = { 0 }, sum = 0;
+    double picked[64] = {0}, sum = 0;
     for (int j = 0; j < n; j++) picked[c->perm[2 * j]] += score_of(c, c->perm[2 * j], c->perm[2 * j + 1]);
     for (int j = 0; j < n; j++) {
         const int t = c->perm[2 * j];
@@ -239,11 +254,17 @@ START_TEST(backward_is_the_slope)
 {
     enum { ROWS = 5, E = 6, K = 3 };
     for (int kind = 0; kind < 4; kind++) {
-        const struct route_rule r = { .experts = E, .topk = K, .groups = 1, .kept = 1, .sigmoid = kind & 1, .norm_topk = kind >> 1,
-                                      .scale = 2.5 };
-        float *logit = numbers_make(ROWS * E, 1), *dprob = numbers_make(ROWS * K, 2), *dlogit = numbers_poison(ROWS * E);
+        const struct route_rule r = {.experts = E,
+                                     .topk = K,
+                                     .groups = 1,
+                                     .kept = 1,
+                                     .sigmoid = kind & 1,
+                                     .norm_topk = kind >> 1,
+                                     .scale = 2.5};
+        float *logit = numbers_make(ROWS * E, 1), *dprob = numbers_make(ROWS * K, 2),
+              *dlogit = numbers_poison(ROWS * E);
         struct routed o = run(logit, NULL, ROWS, &r);
-        struct slope_case c = { numbers_double(logit, ROWS * E), dprob, o.perm, ROWS, &r };
+        struct slope_case c = {numbers_double(logit, ROWS * E), dprob, o.perm, ROWS, &r};
         double *want = numbers_slope(c.logit, ROWS * E, loss, &c);
         ck_assert_int_eq(route_bwd_ref(dlogit, dprob, o.score, o.perm, ROWS, &r, o.scratch), OK);
         numbers_same(dlogit, want, ROWS * E, 1e-6);
@@ -255,9 +276,10 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const test[] = { softmax_then_top_k, bias_chooses_but_does_not_weigh, ties_go_to_the_lower_index,
-                                  a_tie_at_the_boundary, all_experts_leave_no_margin_to_report, no_tokens,
-                                  not_a_number_still_lists, group_limits_choose_as_defined, group_ties_go_to_the_lower_index,
-                                  backward_is_the_slope };
-    return numbers_suite("route", test, LEN(test));
+    const TTest *const test[] = {
+        softmax_then_top_k,       bias_chooses_but_does_not_weigh,       ties_go_to_the_lower_index,
+        a_tie_at_the_boundary,    all_experts_leave_no_margin_to_report, no_tokens,
+        not_a_number_still_lists, group_limits_choose_as_defined,        group_ties_go_to_the_lower_index,
+        backward_is_the_slope};
+    return test_main("route", test, LEN(test), 300);
 }

@@ -4,7 +4,10 @@
 
 enum { ROWS = 4, COLS = 5, N = ROWS * COLS };
 
-struct swiglu_case { double *x, *prob; const float *dy; };      /* prob NULL: 1 */
+struct swiglu_case {
+    double *x, *prob;
+    const float *dy;
+}; /* prob NULL: 1 */
 
 static double formula(const struct swiglu_case *c, int row, int col)
 {
@@ -22,10 +25,11 @@ static double loss(const void *user)
 
 static void check(const float *prob)
 {
-    float *x = numbers_make(2 * N, 1), *dy = numbers_make(N, 2), *y = numbers_poison(N), *dx = numbers_poison(2 * N);
+    float *x = numbers_make(2 * N, 1), *dy = numbers_make(N, 2), *y = numbers_poison(N),
+          *dx = numbers_poison(2 * N);
     float dprob[ROWS];
     for (int i = 0; i < 2 * N; i++) x[i] *= 4;
-    struct swiglu_case c = { numbers_double(x, 2 * N), prob ? numbers_double(prob, ROWS) : NULL, dy };
+    struct swiglu_case c = {numbers_double(x, 2 * N), prob ? numbers_double(prob, ROWS) : NULL, dy};
     double want[N], *want_dx = numbers_slope(c.x, 2 * N, loss, &c);
     for (int i = 0; i < N; i++) want[i] = formula(&c, i / COLS, i % COLS);
     swiglu_ref(y, x, prob, ROWS, COLS);
@@ -56,7 +60,7 @@ END_TEST
 
 START_TEST(large_gates_stay_finite)
 {
-    const float x[4] = { 200, -200, 1, 1 }, dy[2] = { 1, 1 };
+    const float x[4] = {200, -200, 1, 1}, dy[2] = {1, 1};
     float y[2], dx[4];
     swiglu_ref(y, x, NULL, 1, 2);
     swiglu_bwd_ref(dx, NULL, x, dy, NULL, 1, 2);
@@ -68,6 +72,6 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const test[] = { plain, weighted, large_gates_stay_finite };
-    return numbers_suite("swiglu", test, LEN(test));
+    const TTest *const test[] = {plain, weighted, large_gates_stay_finite};
+    return test_main("swiglu", test, LEN(test), 300);
 }

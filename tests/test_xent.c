@@ -1,11 +1,11 @@
-/* Cross-entropy over a cut vocabulary: any number of parts gives the loss of the whole row and the slopes of that loss;
- * padding columns count for nothing, whatever stands in them. */
+/* Cross-entropy over a cut vocabulary: any number of parts gives the loss of the whole row and the slopes of
+ * that loss; padding columns count for nothing, whatever stands in them. */
 #include "kernels/xent.h"
 #include "tests/numbers.h"
 #include <string.h>
 
-enum { ROWS = 6, VOCAB = 13, PADDED = 24 };         /* cut into 4, the last part is padding alone */
-static const int32_t label[ROWS] = { 0, 12, 5, 6, 7, 5 };
+enum { ROWS = 6, VOCAB = 13, PADDED = 24 }; /* cut into 4, the last part is padding alone */
+static const int32_t label[ROWS] = {0, 12, 5, 6, 7, 5};
 static const double scale = 0.125;
 
 /* Of logits [ROWS, VOCAB]. */
@@ -23,33 +23,36 @@ static double loss(const void *user)
 
 static void part(float *to, const float *whole, int first, int cols)
 {
-    for (int t = 0; t < ROWS; t++) memcpy(to + t * cols, whole + t * PADDED + first, (size_t)cols * sizeof *to);
+    for (int t = 0; t < ROWS; t++)
+        memcpy(to + t * cols, whole + t * PADDED + first, (size_t)cols * sizeof *to);
 }
 
-/* The three steps on every part, reduced between them by hand; `whole` becomes its gradient; returns the loss. */
+/* The three steps on every part, reduced between them by hand; `whole` becomes its gradient; returns the
+ * loss. */
 static double in_parts(float *whole, int parts)
 {
     const int cols = PADDED / parts;
-    float most[ROWS], sum[2 * ROWS] = { 0 }, some[2 * ROWS], total = 0, *x = numbers_poison(ROWS * cols);
+    float most[ROWS], sum[2 * ROWS] = {0}, some[2 * ROWS], total = 0, *x = numbers_poison(ROWS * cols);
     for (int t = 0; t < ROWS; t++) most[t] = -INFINITY;
     for (int p = 0; p < parts; p++) {
-        const struct xent s = { p * cols, cols, VOCAB };
+        const struct xent s = {p * cols, cols, VOCAB};
         part(x, whole, p * cols, cols);
         xent_max_ref(some, x, ROWS, &s);
         for (int t = 0; t < ROWS; t++) most[t] = fmaxf(most[t], some[t]);
     }
     for (int p = 0; p < parts; p++) {
-        const struct xent s = { p * cols, cols, VOCAB };
+        const struct xent s = {p * cols, cols, VOCAB};
         part(x, whole, p * cols, cols);
         xent_sum_ref(some, x, label, most, ROWS, &s);
         for (int i = 0; i < 2 * ROWS; i++) sum[i] += some[i];
     }
     xent_loss_ref(&total, sum, ROWS, scale);
     for (int p = 0; p < parts; p++) {
-        const struct xent s = { p * cols, cols, VOCAB };
+        const struct xent s = {p * cols, cols, VOCAB};
         part(x, whole, p * cols, cols);
         xent_bwd_ref(x, label, most, sum, ROWS, scale, &s);
-        for (int t = 0; t < ROWS; t++) memcpy(whole + t * PADDED + p * cols, x + t * cols, (size_t)cols * sizeof *x);
+        for (int t = 0; t < ROWS; t++)
+            memcpy(whole + t * PADDED + p * cols, x + t * cols, (size_t)cols * sizeof *x);
     }
     free(x);
     return total;
@@ -71,7 +74,7 @@ static void check(int parts, float stretch)
 
 START_TEST(any_cut_is_the_whole)
 {
-    const int parts[] = { 1, 2, 3, 4, 24 };
+    const int parts[] = {1, 2, 3, 4, 24};
     for (int i = 0; i < LEN(parts); i++) {
         check(parts[i], 1);
         check(parts[i], 30);
@@ -81,13 +84,13 @@ END_TEST
 
 START_TEST(equal_logits_lose_the_logarithm_of_the_vocabulary)
 {
-    float logit[ROWS * PADDED] = { 0 };
+    float logit[ROWS * PADDED] = {0};
     ck_assert_double_eq_tol(in_parts(logit, 2), ROWS * scale * log(VOCAB), 1e-6);
 }
 END_TEST
 
 int main(void)
 {
-    const TTest *const test[] = { any_cut_is_the_whole, equal_logits_lose_the_logarithm_of_the_vocabulary };
-    return numbers_suite("xent", test, LEN(test));
+    const TTest *const test[] = {any_cut_is_the_whole, equal_logits_lose_the_logarithm_of_the_vocabulary};
+    return test_main("xent", test, LEN(test), 300);
 }
