@@ -184,7 +184,7 @@ enum err cfg_set(void *to, const struct opt *o, const char *text, const char *wh
     const struct word *w = cfg_word(o, text);
     double x = w != NULL ? w->value : 0;
     if (w == NULL) {
-        if (*text == '\0' && (o->type != OPT_TEXT || o->def == NULL))
+        if (*text == '\0' && (o->type != OPT_TEXT || o->def == NULL || *o->def != '\0'))
             return fail(d, ERR_CONFIG, "%s: %s is empty: %s", where, o->key, o->help);
         switch (o->type) {
         case OPT_TEXT: return cfg_set_text(at, o, text, where, d);
@@ -391,16 +391,16 @@ enum err cfg_check_name(const char *kind, const char *arg, const char *key, stru
         if (strcmp(cfg_embedded[i].kind, kind) == 0) cfg_best_try(&best, cfg_embedded[i].name, arg);
     const struct cfg_shown shown = cfg_shown(arg);
     if (best.word != NULL)
-        return fail(d, ERR_CONFIG, "%s = '%s' is not one of the built-in %s: did you mean '%s'?", key, shown.text, kind,
+        return fail(d, ERR_CONFIG, "%s '%s' is not one of the built-in %s: did you mean '%s'?", key, shown.text, kind,
                     best.word);
-    return fail(d, ERR_CONFIG, "%s = '%s' is not one of the built-in %s: give a file ending in .yaml or .json, or see"
+    return fail(d, ERR_CONFIG, "%s '%s' is not one of the built-in %s: give a file ending in .yaml or .json, or see"
                 " `moefold list`", key, shown.text, kind);
 }
 
 enum err cfg_read_named(struct cfg *c, struct arena *a, const char *kind, const char *arg, struct diag *d)
 {
     if (cfg_is_path(arg)) return cfg_read_file(c, a, arg, d);
-    TRY(cfg_check_name(kind, arg, "name", d));
+    TRY(cfg_check_name(kind, arg, "the name", d));
     const struct cfg_file *f = cfg_named(kind, arg);
     return cfg_read_text(c, a, arena_printf(a, "configs/%s/%s.yaml", kind, arg), f->text, strlen(f->text), d);
 }

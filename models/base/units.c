@@ -96,26 +96,33 @@ const char *units_example(enum unit unit)
     }
 }
 
-/* The largest spelling that leaves a short exact number; the smallest otherwise, with all 17 digits. */
+static const char *units_base(enum unit unit)
+{
+    for (int i = 0; i < LEN(spelling); i++)
+        if (spelling[i].unit == unit && spelling[i].scale == 1) return spelling[i].text;
+    return "";
+}
+
+/* The spelling with the shortest exact number of at most 9 digits; else the base unit and as many as it takes. */
 char *units_print(char *to, size_t to_B, double value, enum unit unit)
 {
-    const struct spelling *first = units_first(unit);
-    for (int i = units_ladder(unit) - 1; first != NULL && i >= 0; i--) {
-        double back;
-        snprintf(to, to_B, "%.9g %s", value / first[i].scale, first[i].text);
-        if (fabs(value) >= first[i].scale && units_parse(&back, to, unit) == 0 && back == value) return to;
+    char text[64], best[64] = "";
+    size_t best_n = sizeof(best);
+    double back;
+    for (int i = 0; i < LEN(spelling); i++) {
+        if (spelling[i].unit != unit) continue;
+        const int n = snprintf(text, sizeof(text), "%.9g", value / spelling[i].scale);
+        snprintf(text + n, sizeof(text) - (size_t)n, " %s", spelling[i].text);
+        if ((size_t)n >= best_n || units_parse(&back, text, unit) != 0 || back != value) continue;
+        best_n = (size_t)n;
+        memcpy(best, text, sizeof(best));
     }
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(to, to_B, "%.*g", digits, value);
-        if (strtod(to, NULL) == value) break;
+    for (int digits = 6; *best == '\0' && digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+        if (digits == 17 || strtod(text, NULL) == value)
+            snprintf(best, sizeof(best), "%.40s%s%s", text, unit == UNIT_NONE ? "" : " ", units_base(unit));
     }
-    const size_t n = strlen(to);
-    if (first == NULL || n >= to_B) return to;
-    if (first->scale == 1) {
-        snprintf(to + n, to_B - n, " %s", first->text);
-    } else {
-        snprintf(to + n, to_B - n, " s");       /* times: their smallest spelling is not the base unit */
-    }
+    snprintf(to, to_B, "%s", best);
     return to;
 }
 
