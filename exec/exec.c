@@ -16,6 +16,17 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
     return unroll_check(u, pr, 1, d);
 }
 
+static void exec_find_least(struct exec_shared *x, struct arena *a)
+{
+    const struct buf *buf = x->pr->buf;
+    x->least = arena_alloc(a, (size_t)x->pr->n_buf * sizeof *x->least);
+    for (int id = 1; id < x->pr->n_buf; id++) {
+        if (!buf[id].size) continue;
+        int32_t *least = &x->least[buf[id].size][buf[id].size_at];
+        if (!*least || buf[id].rows < buf[*least].rows) *least = id;
+    }
+}
+
 static void exec_open(struct exec_shared *x, struct arena *a)
 {
     const int traced = x->ask->iters_traced;
@@ -25,6 +36,7 @@ static void exec_open(struct exec_shared *x, struct arena *a)
     x->n_rank = x->j->plan.gpus;
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
     x->rank = arena_alloc(a, (size_t)x->n_rank * sizeof *x->rank);
+    exec_find_least(x, a);
     for (int i = 0; i < x->n_rank; i++) exec_rank_open(&x->rank[i], x, a, i);
 }
 

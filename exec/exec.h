@@ -19,7 +19,7 @@ struct exec_ask {
     void (*after_step)(void *user, int rank, int step, const struct unroll *u, const char *arena);
     void *user;
 };
-/* loss: mean over the step's tokens, with MTP's loss at its weight inside mtp_loss. grad_norm: before clipping.
+/* loss, mtp_loss: means over the step's tokens; what is trained is loss + model.mtp_weight mtp_loss. grad_norm: before clipping.
  * step_s: from the last rank's end of the step before to the last rank's end. */
 struct exec_step { double loss, mtp_loss, grad_norm, step_s; };
 struct exec_result {

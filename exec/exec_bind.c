@@ -1,6 +1,7 @@
 /* Turns an item into a call: ids become addresses, capacities become true row counts. Deps have made sure that the size
  * buffers were written, so rows are read here, right before the launch. */
 #include "exec/exec_rank.h"
+#include <math.h>
 
 static char *exec_bind_at(const struct exec_rank *r, const struct item *it, int id)
 {
@@ -71,4 +72,18 @@ void exec_bind_rows(int32_t rows[2], const struct call *c)
     if (n < 0) n = exec_bind_sized(c->add, io->add, OP_ADDS, c->pr);
     if (n < 0) n = exec_bind_sized(c->read, io->read, OP_READS, c->pr);
     if (n > 0) rows[0] = (int32_t)n;
+}
+
+enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, struct diag *d)
+{
+    const struct program *pr = r->x->pr;
+    const int32_t *size = c->write[0].p, *least = r->x->least[c->op->io.write[0]];
+    for (int at = 0; at < 2; at++) {
+        const int64_t holds = least[at] ? pr->buf[least[at]].rows : INT64_MAX;
+        if (size[at] <= holds) continue;
+        return fail(d, ERR_NO, "capacity overflow: rank %d, layer %d, micro-batch %d, step %d: %d routed rows arrive, buffer %d "
+                    "holds %lld; needs capacity %.3f (or worst)", r->rank, c->op->layer, c->micro, c->iter, size[at], least[at],
+                    (long long)holds, ceil(1e3 * size[at] / (double)pr->even[at]) * 1e-3);
+    }
+    return OK;
 }

@@ -42,6 +42,7 @@ static enum err exec_lane_launch(struct lane *l, const struct item *it, int step
     s->t0_ns = bell_now_ns();
     TRY(exec_bind(&c, r, it, step, &l->d));
     TRY(r->x->backend[c.op->kind](&c));
+    if (c.op->kind == OP_SIZES) TRY(exec_bind_capacity(r, &c, &l->d));
     s->t1_ns = bell_now_ns();
     exec_bind_rows(s->rows, &c);
     if (r->x->ask->poison) exec_life_died(&r->life, r, it);

@@ -17,6 +17,7 @@ struct exec_shared {
     pthread_mutex_t lock;               /* guards e and d */
     enum err e; struct diag d;
     _Atomic int stop;
+    int32_t (*least)[2];                /* [size buffer][at]: the smallest buffer that it sizes, 0: none */
 };
 
 /* Births and deaths of buffer instances, counted from uses alone: `life` is asked only for the offset. An instance is
@@ -72,6 +73,8 @@ int   exec_lane_wait_done(struct exec_rank *r, struct bell *b, int item, int ste
 enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, int step, struct diag *d);
 /* What a span says of rows (trace.h), after the launch. */
 void exec_bind_rows(int32_t rows[2], const struct call *c);
+/* After SIZES: ERR_NO when a routed buffer is too small for what will arrive, naming rank, layer, rows and the factor needed. */
+enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, struct diag *d);
 
 /* ---- exec_life.c ---- */
 void exec_life_open(struct exec_life *l, struct arena *a, const struct exec_rank *r);

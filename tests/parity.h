@@ -153,4 +153,65 @@ static inline double parity_norm(const float *x, const float *minus, int64_t n)
     return sqrt(sum);
 }
 
+/* ---- what differs from the one-rank run: text in p->d, NULL when nothing does ---- */
+
+static inline const char *parity_loss_differs(struct parity *p, const struct parity *one)
+{
+    for (int s = 0; s < p->r.n_step; s++) {
+        const struct exec_step *x = &p->r.step[s], *y = &one->r.step[s];
+        const double mine[] = { x->loss, x->mtp_loss, x->grad_norm }, want[] = { y->loss, y->mtp_loss, y->grad_norm };
+        static const char *const name[] = { "loss", "MTP loss", "gradient norm" };
+        for (int k = 0; k < 3; k++)
+            if (!(fabs(mine[k] - want[k]) <= 1e-5 * want[k])) {
+                snprintf(p->d.text, sizeof p->d.text, "%s of step %d is %.9g, one rank's %.9g", name[k], s, mine[k], want[k]);
+                return p->d.text;
+            }
+    }
+    return NULL;
+}
+
+/* Every copy of parameter `want` of the one-rank program; counts them. */
+static inline const char *parity_gradient_differs(struct parity *p, struct parity *one, int want, int *copies)
+{
+    const struct param *q = &one->pr.param[want];
+    const int64_t n = parity_true_elements(q, &one->j.model);
+    const float *y = parity_whole(one, want, 1);
+    char text[64];
+    for (int i = 0; i < p->pr.n_param; i++) {
+        if (p->pr.param[i].name != q->name || p->pr.param[i].layer != q->layer) continue;
+        const double off = parity_norm(parity_whole(p, i, 1), y, n), norm = parity_norm(y, NULL, n);
+        ++*copies;
+        if (off <= 1e-5 * norm) continue;
+        snprintf(p->d.text, sizeof p->d.text, "gradient of %s (stage %d) is off by %.3g of its norm %.3g", parity_name(text, q),
+                 p->pr.param[i].stage, off / norm, norm);
+        return p->d.text;
+    }
+    return NULL;
+}
+
+static inline const char *parity_gradients_differ(struct parity *p, struct parity *one)
+{
+    int copies = 0;
+    for (int i = 0; i < one->pr.n_param; i++) {
+        const int before = copies;
+        const char *text = parity_gradient_differs(p, one, i, &copies);
+        if (text) return text;
+        if (copies == before) return program_param_name((enum param_name)one->pr.param[i].name);
+    }
+    return copies == p->pr.n_param ? NULL : "a parameter that one rank does not have";
+}
+
+/* Counted while running against what unroll predicted. */
+static inline const char *parity_counts_differ(struct parity *p)
+{
+    for (int r = 0; r < p->j.plan.gpus; r++) {
+        const struct unroll *u = &p->u[fold_coord(&p->j.plan, r).pp];
+        if (p->r.live_B[r] == u->live_B && p->r.touched_B[r] == u->arena_B) continue;
+        snprintf(p->d.text, sizeof p->d.text, "rank %d: live %lld bytes, predicted %lld; touched %lld, arena %lld", r,
+                 (long long)p->r.live_B[r], (long long)u->live_B, (long long)p->r.touched_B[r], (long long)u->arena_B);
+        return p->d.text;
+    }
+    return NULL;
+}
+
 #endif

@@ -38,8 +38,8 @@ static const struct fold folds[] = {
     { .name = "tied mtp pp2 dp2 / ep2", .family = TIED_MTP, .pp = 2, .dp = 2, .ep = 2 },
     { .name = "tied mtp tp2 pp2 vpp2", .family = TIED_MTP, .tp = 2, .pp = 2, .vpp = 2 },
     /* schedules */
-    { .name = "pp4 vpp2, empty chunks", .family = GQA_ALL, .pp = 4, .vpp = 2, .layout = "E|t|t||t||t|L" },
-    { .name = "pp2 vpp2 dp2 / ep2, group 3", .family = MLA_ALL, .pp = 2, .vpp = 2, .dp = 2, .ep = 2, .group = 3 },
+    { .name = "pp2 vpp3, ends of their own", .family = GQA_ALL, .pp = 2, .vpp = 3, .tp = 2, .layout = "E|t|t|t|t|L" },
+    { .name = "pp2 vpp2 tp2 / ep2, group 3", .family = MLA_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2, .group = 3 },
     { .name = "pp2 uneven layout", .family = GQA, .pp = 2, .layout = "Et|tttL" },
     { .name = "split wgrad pp2 / etp2", .family = MLA_ALL, .pp = 2, .dp = 2, .etp = 2, .split = 1 },
     { .name = "split wgrad pp2 vpp2 tp2", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .split = 1 },
@@ -58,8 +58,15 @@ static const struct fold folds[] = {
     { .name = "split full pp2", .family = GQA_ALL, .pp = 2, .split = 1, .recompute = FULL },
 };
 
+/* Sanitized builds run every fifth fold: each kind of group, schedule and model is among them. */
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+enum { STRIDE = 5 };
+#else
+enum { STRIDE = 1 };
+#endif
+
 /* Seeds for which no routing decision of 20 steps is closer than 1e-5, so that rounding cannot flip one. */
-static const int seeds[FAMILY_TEST_COUNT] = { [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 1 };
+static const int seeds[FAMILY_TEST_COUNT] = { [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15 };
 
 /* One-rank runs, made once before the tests fork. */
 static struct parity reference[FAMILY_TEST_COUNT][2];
@@ -81,67 +88,20 @@ static void free_references(void)
         for (int o = 0; o < 2; o++) parity_close(&reference[f][o]);
 }
 
-static void same_losses(const struct parity *p, const struct parity *one, const char *name)
+static void none(const char *difference, const char *fold)
 {
-    for (int s = 0; s < p->r.n_step; s++) {
-        const struct exec_step *x = &p->r.step[s], *y = &one->r.step[s];
-        ck_assert_msg(fabs(x->loss - y->loss) <= 1e-5 * y->loss, "%s: loss of step %d is %.9g, one rank's %.9g", name, s, x->loss, y->loss);
-        ck_assert_msg(fabs(x->mtp_loss - y->mtp_loss) <= 1e-5 * y->mtp_loss, "%s: MTP loss of step %d is %.9g, one rank's %.9g", name,
-                      s, x->mtp_loss, y->mtp_loss);
-        ck_assert_msg(fabs(x->grad_norm - y->grad_norm) <= 1e-4 * y->grad_norm, "%s: gradient norm of step %d is %.9g, one rank's %.9g",
-                      name, s, x->grad_norm, y->grad_norm);
-    }
-}
-
-/* Every copy of parameter `want` of the one-rank program; returns how many there are. */
-static int same_gradient(struct parity *p, struct parity *one, int want, const char *name)
-{
-    const struct param *q = &one->pr.param[want];
-    const int64_t n = parity_true_elements(q, &one->j.model);
-    const float *y = parity_whole(one, want, 1);
-    char text[64];
-    int copies = 0;
-    for (int i = 0; i < p->pr.n_param; i++) {
-        if (p->pr.param[i].name != q->name || p->pr.param[i].layer != q->layer) continue;
-        const double off = parity_norm(parity_whole(p, i, 1), y, n), norm = parity_norm(y, NULL, n);
-        ck_assert_msg(off <= 1e-5 * norm, "%s: gradient of %s (stage %d) is off by %.3g of its norm %.3g", name, parity_name(text, q),
-                      p->pr.param[i].stage, off / norm, norm);
-        copies++;
-    }
-    return copies;
-}
-
-static void same_gradients(struct parity *p, struct parity *one, const char *name)
-{
-    int copies = 0;
-    for (int i = 0; i < one->pr.n_param; i++) {
-        const int n = same_gradient(p, one, i, name);
-        ck_assert_int_ge(n, 1);
-        copies += n;
-    }
-    ck_assert_int_eq(copies, p->pr.n_param);        /* nothing that one rank does not have */
-}
-
-static void counted_is_predicted(const struct parity *p, const char *name)
-{
-    for (int r = 0; r < p->j.plan.gpus; r++) {
-        const struct unroll *u = &p->u[fold_coord(&p->j.plan, r).pp];
-        ck_assert_msg(p->r.live_B[r] == u->live_B, "%s: rank %d had %lld live bytes, predicted %lld", name, r,
-                      (long long)p->r.live_B[r], (long long)u->live_B);
-        ck_assert_msg(p->r.touched_B[r] == u->arena_B, "%s: rank %d touched %lld bytes, its arena has %lld", name, r,
-                      (long long)p->r.touched_B[r], (long long)u->arena_B);
-    }
+    ck_assert_msg(difference == NULL, "%s: %s", fold, difference ? difference : "");
 }
 
 START_TEST(fold_equals_one_rank)
 {
-    const struct fold *f = &folds[_i / 2];
+    const struct fold *f = &folds[_i / 2 * STRIDE];
     struct parity p, *one = &reference[f->family][_i % 2];
     parity_open(&p, f, seeds[f->family], (enum optimizer)(_i % 2));
     ck_assert_msg(parity_run(&p) == OK, "%s: %s", f->name, p.d.text);
-    same_gradients(&p, one, f->name);
-    same_losses(&p, one, f->name);
-    counted_is_predicted(&p, f->name);
+    none(parity_gradients_differ(&p, one), f->name);
+    none(parity_loss_differs(&p, one), f->name);
+    none(parity_counts_differ(&p), f->name);
     parity_close(&p);
 }
 END_TEST
@@ -251,7 +211,7 @@ int main(void)
     tcase_set_timeout(t, 240);
     tcase_set_timeout(run, 240);
     tcase_add_loop_test(t, routing_is_far_from_ties, 0, FAMILY_TEST_COUNT);
-    tcase_add_loop_test(t, fold_equals_one_rank, 0, 2 * LEN(folds));
+    tcase_add_loop_test(t, fold_equals_one_rank, 0, 2 * ((LEN(folds) + STRIDE - 1) / STRIDE));
     tcase_add_test(run, every_item_has_its_span);
     tcase_add_test(run, spans_obey_order_deps_and_lives);
     tcase_add_test(run, two_runs_are_the_same_bits);
