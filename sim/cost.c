@@ -27,6 +27,7 @@ static double operand_B(const struct program *pr, const struct op *o)
 double cost_op_s(const struct cost *c, int op, const int64_t even[2])
 {
     const struct op *o = &c->pr->op[op];
+    if (c->given_s) return c->given_s[op];
     if (!launches(c, o)) return 0;
     const struct work w = op_work(c->pr, o, even);
     switch (op_family((enum op_kind)o->kind)) {
@@ -41,6 +42,7 @@ double cost_op_s(const struct cost *c, int op, const int64_t even[2])
 
 double cost_issue_s(const struct cost *c, int op)
 {
+    if (c->given_issue_s) return c->given_issue_s[op];
     return launches(c, &c->pr->op[op]) ? c->job->system.issue_s * c->job->stack.issue : 0;
 }
 

@@ -11,6 +11,7 @@ struct cost {
     const struct program *pr; const struct job *job;
     struct place place[GROUP_COUNT];
     struct flow flow;
+    const double *given_s, *given_issue_s;      /* by op, instead of the formulas; NULL: formulas */
 };
 /* Memory comes from the program's arena. */
 void cost_init(struct cost *c, const struct program *pr, const struct job *j);
