@@ -1,0 +1,146 @@
+#!/bin/bash
+# The command line's contract: exit codes, one JSON document on stdout and nothing else there, one line on stderr that
+# begins "moefold: " for every refusal. Usage: test_cli.sh MOEFOLD JSON_CHECK, the program and one that reads JSON.
+set -u
+moefold=$1 json_check=$2
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+failed=0
+
+bad() { echo "FAILED: $*"; failed=$((failed + 1)); }
+
+# expect STATUS ARGS...: exit status; stderr empty on 0, and on 2 exactly one line that begins with the program's name.
+expect() {
+    local want=$1 got
+    shift
+    "$moefold" "$@" >out 2>err </dev/null
+    got=$?
+    [ $got = "$want" ] || bad "moefold $*: exit $got instead of $want: $(head -c 300 err)"
+    [ "$want" != 0 ] || [ ! -s err ] || bad "moefold $*: exit 0, but said $(head -c 300 err)"
+    if [ "$want" = 2 ]; then
+        [ "$(wc -l <err)" = 1 ] && grep -q '^moefold: ' err || bad "moefold $*: not one line: $(head -c 300 err)"
+        [ ! -s out ] || bad "moefold $*: refused, and yet wrote to stdout"
+    fi
+    ! grep -qiE '(^|[^a-z])(nan|inf)([^a-z]|$)' out || bad "moefold $*: a number is not finite"
+}
+
+# says TEXT: the last refusal's line holds it.
+says() { grep -qF -- "$1" err || bad "the message lacks '$1': $(head -c 300 err)"; }
+
+# answers STATUS KEYS ARGS...: with --json stdout is one document that has all the keys (a.b.c, [] for the first element).
+answers() {
+    local want=$1 keys=$2
+    shift 2
+    expect "$want" "$@" --json
+    "$json_check" out $keys || bad "moefold $*: not the document of the contract"
+}
+
+# ---- no verb, unknown verbs, help ----
+"$moefold" >out 2>err; [ $? = 2 ] || bad "moefold alone: not exit 2"
+expect 2 frobnicate;                            says "frobnicate"
+for verb in predict search run compare draw list doctor; do
+    expect 0 $verb --help
+    grep -q -- '--json' out || bad "moefold $verb --help does not name --json"
+done
+expect 0 predict --help
+for key in --tp --ep --etp --vpp-group --capacity --domain-gpus; do
+    grep -q -- "$key " out || bad "predict --help does not name $key"
+done
+
+# ---- list, doctor ----
+expect 0 list
+answers 0 "models[].name models[].params_total systems[].memory_gib stacks[].runs plans[].gpus" list
+expect 2 list frogs;                            says "frogs"
+answers 0 "checks[].what checks[].found" doctor
+
+# ---- flags ----
+tiny="--model tiny-moe --system host --gpus 4"
+expect 2 predict $tiny --tpp 2;                 says "--tpp"; says "did you mean --tp?"
+expect 2 predict $tiny --ep;                    says "--ep"
+expect 2 predict $tiny --ep three;              says "--ep"
+expect 2 predict $tiny --ep 3;                  says "3"; says "4"
+expect 2 predict $tiny --ep=;                   says "--ep"
+expect 2 predict $tiny --tokens much;           says "--tokens"
+expect 2 predict $tiny --price -4;              says "--price"
+expect 2 predict $tiny --vary ep;               says "--vary"
+expect 2 predict $tiny --vary order=1..2;       says "--vary"
+expect 2 predict --model tiny-mo --system host; says "tiny-moe"
+expect 2 predict no-such-plan;                  says "no-such-plan"
+expect 2 predict a b;                           says "b"
+expect 2 search $tiny --fix tp;                 says "--fix"
+expect 2 search $tiny --fix tpp=2;              says "tp"
+expect 2 draw frogs tiny-moe-8 -o f.svg;        says "frogs"
+expect 2 draw groups tiny-moe-8 -o f.png;       says ".svg"
+expect 2 draw groups tiny-moe-8 --group frogs -o f.dot; says "frogs"
+expect 2 draw program tiny-moe-8 --stage 7 -o f.dot;    says "--stage"
+expect 2 run tiny-moe-8 --backend cuda;         says "--backend"
+expect 2 run tiny-moe-8 --data nowhere.txt;     says "nowhere.txt"
+expect 2 compare;                               says "DIR"
+expect 2 compare nowhere;                       says "nowhere"
+
+# ---- files: place, both numbers ----
+printf 'model: tiny-moe\nsystem: host\ngpus: 4\nepp: 2\n' >bad.yaml
+expect 2 predict ./bad.yaml;                    says "bad.yaml:4:1"; says "epp"
+printf 'model: tiny-moe\nsystem: host\ngpus: 4\nep: 2\nep: 2\n' >twice.yaml
+expect 2 predict ./twice.yaml;                  says "twice.yaml:5"
+printf '{"model": "tiny-moe", "system": "host", "gpus": 4, "ep": 2}' >good.json
+expect 0 predict good.json
+head -c 3000 /dev/urandom >noise.yaml
+expect 2 predict noise.yaml
+
+# ---- predict ----
+keys="plan.dp plan.layout feasible reason step_s tokens_per_s_gpu tflops_gpu mfu peak_tflops_dense.dtype peak_tflops_dense.value
+flop_per_token params.total params.active params.mtp memory.worst_rank memory.worst_stage memory.peak_B memory.peak_gib
+memory.capacity_gib memory.by_stage[].stage memory.by_stage[].params_gib memory.by_stage[].grads_gib
+memory.by_stage[].optimizer_gib memory.by_stage[].activations_gib memory.by_stage[].buffers_gib memory.by_stage[].overhead_gib
+memory.by_stage[].peak_gib host.peak_gib host.capacity_gib time.compute_s time.exposed.tp time.exposed.cp time.exposed.ep
+time.exposed.dp time.exposed.pp time.offload_s time.bubble_s time.host_s time.optimizer_s time.unaccounted_s comm[].group
+comm[].op comm[].bytes_per_rank comm[].total_s comm[].exposed_s comm[].link placement[].group placement[].straddles cost range
+curve"
+answers 0 "$keys" predict tiny-moe-8
+expect 0 predict tiny-moe-8
+expect 0 predict tiny-moe-8 --tp=1 --ep=8 --pp 1
+answers 0 "cost.days cost.gpu_hours cost.usd" predict tiny-moe-8 --tokens 1e9 --price 2
+answers 0 "curve[].value curve[].feasible curve[].step_s" predict tiny-moe-8 --vary ep=1..8
+answers 0 "step_s" predict tiny-moe-8 --trace step.json && "$json_check" step.json "traceEvents" || bad "the Chrome trace is no JSON"
+small="--model deepseek-v3 --system h100-sxm --gpus 64 --ep 64 --seq 4096 --gbs 1024"
+answers 1 "$keys" predict $small
+expect 1 predict $small
+expect 2 predict tiny-moe-8 --trace nowhere/step.json; says "nowhere"
+
+# ---- search ----
+answers 0 "plans[].plan.tp plans[].step_s plans[].tflops_gpu plans[].tokens_per_s_gpu plans[].peak_gib space.grids space.gbs_valid
+space.with_mbs space.with_layout space.plans grids.valid grids.opened grids.bounded_out rejected priced fits simulated proven gap
+total_s" search $tiny --top 3 --fix cp=1 -o best.yaml
+expect 0 predict ./best.yaml
+expect 1 search --model deepseek-v3 --system h100-sxm --gpus 64 --seq 4096 --gbs 1024 --fix tp=1 --fix cp=1
+
+# ---- run, compare ----
+answers 0 "steps[].step steps[].loss steps[].grad_norm steps[].step_s steps[].tokens_per_s steps[].tflops trace live_peak_B arena_B" \
+    run tiny-moe-8 --steps 3 --out here
+for f in plan.yaml trace.mft metrics.jsonl run.json; do [ -s here/$f ] || bad "run did not write $f"; done
+[ "$(wc -l <here/metrics.jsonl)" = 3 ] || bad "metrics.jsonl does not have a line a step"
+[ -z "$(ls here | grep '\.new$')" ] || bad "run left half-written files"
+answers 0 "step.predicted_s step.predicted_at_load_s step.measured_s tflops.predicted tflops.measured memory.predicted_live_B
+memory.measured_live_B memory.predicted_arena_B memory.arena_B ops[].kind ops[].count ops[].predicted_s ops[].measured_s
+spans.joined unaccounted_s" compare here
+expect 0 compare here
+expect 0 run --model tiny-moe --ranks 2 --ep 2 --steps 1 --out there
+cp here/trace.mft there/trace.mft
+expect 2 compare there;                         says "program"
+head -c 100 here/trace.mft >there/trace.mft
+expect 2 compare there;                         says "trace.mft"
+expect 2 run --stack mcore-2510 --model tiny-moe --steps 1; says "moefold"
+expect 2 run tiny-moe-8 --steps 1 --out good.json;      says "good.json"
+
+# ---- draw ----
+for what in groups program pipeline; do
+    expect 0 draw $what tiny-moe-8 -o $what.svg
+    grep -q '<svg' $what.svg || bad "draw $what wrote no SVG"
+done
+expect 0 draw groups deepseek-v3-256-gb200 --group dp -o groups.dot
+grep -q 'NVLink domain 3' groups.dot || bad "draw groups lacks a domain"
+
+[ $failed = 0 ] && echo "all as the contract says"
+exit $failed
