@@ -1,0 +1,210 @@
+/* Prices: the roofline and the links by hand-computed figures, published transfers within 5 %, and the contract that more
+ * work, bytes or rows never cost less, on every op of real programs. */
+#include "tests/test.h"
+#include "sim/cost.h"
+#include <math.h>
+
+/* A round machine: 100 TFLOP/s at 0.5, 1 TB/s at 0.5, NVLink 100 GB/s at 0.5, NIC 10 GB/s at 0.5. */
+static struct job round_job(void)
+{
+    struct job j = { .plan = { .gpus = 64, .domain_gpus = 8 } };
+    struct system *s = &j.system;
+    s->peak_flop_per_s[DT_F32] = s->peak_flop_per_s[DT_BF16] = 100e12;
+    s->eff_gemm[DT_BF16] = 0.5;
+    s->eff_grouped[DT_BF16] = 0.25;
+    s->eff_attention_fwd = 0.5;
+    s->eff_attention_bwd = 0.25;
+    s->hbm_B_per_s = 1e12;
+    s->eff_memory = 0.5;
+    s->kernel_s = 1e-6;
+    s->nvlink_B_per_s = 100e9;
+    s->eff_nvlink = s->eff_nvlink_alltoall = 0.5;
+    s->nic_B_per_s = 10e9;
+    s->eff_nic = s->eff_nic_alltoall = 0.5;
+    s->nvlink_latency_s = 1e-6;
+    s->nic_latency_s = 5e-6;
+    s->rail_hop_s = 2e-6;
+    return j;
+}
+
+static void assert_s(double got_s, double want_s)
+{
+    ck_assert_msg(fabs(got_s - want_s) <= 1e-12 * fabs(want_s), "got %.15g s, want %.15g s", got_s, want_s);
+}
+
+START_TEST(roofline_takes_the_slower_side)
+{
+    const struct job j = round_job();
+    const struct cost c = { .job = &j };
+    const struct work math = { .flop = 50e9, .read_B = 1e6, .write_B = 1e6, .dtype = DT_BF16 };
+    const struct work bytes = { .flop = 1e6, .read_B = 300e6, .write_B = 200e6, .dtype = DT_BF16 };
+    assert_s(cost_gemm_s(&c, &math, 0), 1e-3 + 1e-6);
+    assert_s(cost_gemm_s(&c, &math, 1), 2e-3 + 1e-6);
+    assert_s(cost_gemm_s(&c, &bytes, 0), 1e-3 + 1e-6);
+    assert_s(cost_attention_s(&c, &math, 0), 1e-3 + 1e-6);
+    assert_s(cost_attention_s(&c, &math, 1), 2e-3 + 1e-6);
+    assert_s(cost_memory_s(&c, &bytes), 1e-3 + 1e-6);
+}
+END_TEST
+
+static double comm_s(const struct job *j, enum op_kind kind, struct place p, double wire_B)
+{
+    struct cost c = { .job = j };
+    c.place[GROUP_EP] = p;
+    const struct op o = { .kind = (uint8_t)kind, .group = GROUP_EP };
+    const struct work w = { .wire_B = wire_B };
+    return cost_comm_s(&c, &o, &w);
+}
+
+START_TEST(links_by_hand)
+{
+    const struct job j = round_job();
+    const struct place inside = { .size = 8, .link = LINK_NVLINK, .domains = 1, .in_domain = 8, .same_rail = 1 };
+    const struct place across = { .size = 64, .link = LINK_NIC, .domains = 8, .in_domain = 8, .same_rail = 1 };
+    const struct place single = { .size = 8, .link = LINK_NIC, .domains = 8, .in_domain = 1, .same_rail = 0 };
+    assert_s(comm_s(&j, OP_GATHER, inside, 50e6), 1e-3 + 6e-6 + 1e-6);          /* 6 hops, a kernel */
+    assert_s(comm_s(&j, OP_ALL_REDUCE, inside, 50e6), 1e-3 + 12e-6 + 1e-6);
+    assert_s(comm_s(&j, OP_GATHER, across, 40e6), 1e-3 + 6e-6 + 6 * 5e-6 + 1e-6);  /* 8 NICs of 5 GB/s */
+    assert_s(comm_s(&j, OP_GATHER, single, 5e6), 1e-3 + 6 * 7e-6 + 1e-6);       /* one NIC, rails differ */
+    assert_s(comm_s(&j, OP_DISPATCH, inside, 50e6), 1e-3 + 7e-6 + 1e-6);
+    assert_s(comm_s(&j, OP_DISPATCH, across, 63e6), 56e6 / 5e9 + 63e-6 + 5e-6 + 1e-6);
+    assert_s(comm_s(&j, OP_SEND, across, 5e6), 1e-3 + 5e-6 + 1e-6);
+    assert_s(comm_s(&j, OP_RECV, inside, 50e6), 1e-3 + 1e-6 + 1e-6);
+}
+END_TEST
+
+/* 4096 tokens of 7168 bf16 to 8 of the experts: arXiv 2603.07685 table 7, all-to-all in one NVLink domain. */
+START_TEST(published_alltoall)
+{
+    static const struct { const char *system; int ranks; double us; } row[] = {
+        { "gb200-nvl72", 8, 735 }, { "gb200-nvl72", 64, 930 },
+    };
+    struct arena a = { 0 };
+    for (int i = 0; i < LEN(row); i++) {
+        struct job j;
+        test_job(&j, &a, arena_printf(&a, "model deepseek-v3 system %s gpus 64 ep %d gbs 64 seq 4096", row[i].system, row[i].ranks));
+        const struct place p = place_of(&j, GROUP_EP);
+        const double sent_B = 4096.0 * 8 * 7168 * 2, n = row[i].ranks;
+        const double got_us = 1e6 * comm_s(&j, OP_DISPATCH, p, sent_B * (n - 1) / n);
+        ck_assert_msg(fabs(got_us / row[i].us - 1) < 0.05, "%s %d ranks: %.0f us, published %.0f us", row[i].system, row[i].ranks,
+                      got_us, row[i].us);
+    }
+    arena_free(&a);
+}
+END_TEST
+
+static double priced_s(const struct cost *c, const struct op *o, const struct work *w)
+{
+    switch (op_family((enum op_kind)o->kind)) {
+    case FAMILY_GEMM: return cost_gemm_s(c, w, 0);
+    case FAMILY_GROUPED: return cost_gemm_s(c, w, 1);
+    case FAMILY_ATTENTION: return cost_attention_s(c, w, o->kind == OP_ATTN_BWD);
+    case FAMILY_COMM: case FAMILY_P2P: return cost_comm_s(c, o, w);
+    default: return cost_memory_s(c, w);
+    }
+}
+
+static const char *const jobs[] = {
+    "model tiny-moe system host stack moefold gpus 4 pp 2 ep 2 gbs 8 seq 64",
+    "model deepseek-v3 system gb200-nvl72 gpus 256 pp 4 ep 64 gbs 256 seq 4096",
+    "model qwen3-235b-a22b system h100-sxm gpus 128 tp 4 pp 2 ep 16 gbs 128 seq 4096",
+};
+
+START_TEST(more_work_never_costs_less)
+{
+    struct arena a = { 0 };
+    for (int i = 0; i < LEN(jobs); i++) {
+        struct job j;
+        struct program pr;
+        struct cost c;
+        test_job(&j, &a, jobs[i]);
+        program_build(&pr, &a, &j);
+        cost_init(&c, &pr, &j);
+        for (int o = 1; o < pr.n_op; o++) {
+            const struct work w = op_work(&pr, &pr.op[o], pr.even);
+            if (pr.op[o].kind == OP_HOLD || (w.wire_B == 0 && op_family((enum op_kind)pr.op[o].kind) == FAMILY_COMM)) continue;
+            const double at_s = priced_s(&c, &pr.op[o], &w);
+            for (int k = 0; k < 4; k++) {
+                struct work more = w;
+                double *const field[] = { &more.flop, &more.read_B, &more.write_B, &more.wire_B };
+                *field[k] = *field[k] * 1.5 + 1;
+                ck_assert_msg(priced_s(&c, &pr.op[o], &more) >= at_s, "%s: more of field %d costs less", op_name((enum op_kind)pr.op[o].kind), k);
+            }
+            ck_assert(isfinite(at_s) && at_s > 0);
+        }
+    }
+    arena_free(&a);
+}
+END_TEST
+
+START_TEST(more_rows_never_cost_less)
+{
+    struct arena a = { 0 };
+    for (int i = 0; i < LEN(jobs); i++) {
+        struct job j;
+        struct program pr;
+        struct cost c;
+        test_job(&j, &a, jobs[i]);
+        program_build(&pr, &a, &j);
+        cost_init(&c, &pr, &j);
+        for (int o = 1; o < pr.n_op; o++)
+            for (int64_t rows = 0, last = -1; rows < 200000; last = rows, rows = 2 * rows + 1) {
+                if (last < 0) continue;
+                const double more_s = cost_op_s(&c, o, (int64_t[]){ rows, rows }), less_s = cost_op_s(&c, o, (int64_t[]){ last, last });
+                ck_assert_msg(more_s >= less_s && isfinite(more_s), "%s: %lld rows %.9g s, %lld rows %.9g s",
+                              op_name((enum op_kind)pr.op[o].kind), (long long)rows, more_s, (long long)last, less_s);
+            }
+    }
+    arena_free(&a);
+}
+END_TEST
+
+START_TEST(few_rows_an_expert_are_slow)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    struct cost c;
+    test_job(&j, &a, "model deepseek-v3 system b200 gpus 256 pp 4 ep 64 gbs 256 seq 4096");
+    program_build(&pr, &a, &j);
+    cost_init(&c, &pr, &j);
+    int seen = 0;
+    for (int o = 1; o < pr.n_op; o++) {
+        if (pr.op[o].kind != OP_GROUPED_GEMM) continue;
+        const int64_t few[2] = { 4 * 16, 4 * 16 }, many[2] = { 4 * 4096, 4 * 4096 };    /* 4 local experts */
+        const double few_rate = op_work(&pr, &pr.op[o], few).flop / cost_op_s(&c, o, few);
+        const double many_rate = op_work(&pr, &pr.op[o], many).flop / cost_op_s(&c, o, many);
+        ck_assert_msg(few_rate < 0.3 * many_rate, "16 rows an expert at %.3g FLOP/s, 4096 at %.3g", few_rate, many_rate);
+        seen++;
+    }
+    ck_assert_int_gt(seen, 0);
+    arena_free(&a);
+}
+END_TEST
+
+START_TEST(nothing_launched_costs_nothing)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    struct cost c;
+    test_job(&j, &a, "model tiny-moe system host stack moefold gpus 2 pp 2 gbs 4 seq 64");
+    program_build(&pr, &a, &j);
+    pr.op[1].kind = OP_HOLD;
+    pr.op[2] = (struct op){ .kind = OP_ALL_REDUCE, .group = GROUP_TP, .io.add = { 1 } };
+    cost_init(&c, &pr, &j);
+    for (int o = 1; o <= 2; o++) {
+        ck_assert_double_eq(cost_op_s(&c, o, pr.even), 0);
+        ck_assert_double_eq(cost_issue_s(&c, o), 0);
+    }
+    ck_assert_double_eq(cost_issue_s(&c, 3), j.system.issue_s * j.stack.issue);
+    arena_free(&a);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = { roofline_takes_the_slower_side, links_by_hand, published_alltoall, more_work_never_costs_less,
+                                   more_rows_never_cost_less, few_rows_an_expert_are_slow, nothing_launched_costs_nothing };
+    return test_main("cost", tests, LEN(tests), 60);
+}
