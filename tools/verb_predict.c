@@ -117,18 +117,23 @@ static const struct report_col curve_cols[] = {
 
 /* ---- collecting ---- */
 
+/* "671.03 B", "440.5 k". */
+static const char *count_text(struct arena *a, double n)
+{
+    return n >= 1e9 ? arena_printf(a, "%.2f B", n / 1e9) : n >= 1e6 ? arena_printf(a, "%.2f M", n / 1e6) : arena_printf(a, "%.1f k", n / 1e3);
+}
+
 static void collect_head(struct view *v, struct arena *a)
 {
     const struct predict *r = &v->r;
     char peak[64], cap[64];
     v->peak = arena_printf(a, "%.4g TFLOPS, dense %s", r->peak_flop_per_s / 1e12, dtype_name((enum dtype)r->peak_dtype));
-    v->params = arena_printf(a, "%.2f B total, %.2f B active%s", (double)r->params.total / 1e9, (double)r->params.active / 1e9,
-                             r->params.mtp ? arena_printf(a, ", and %.2f B of MTP", (double)r->params.mtp / 1e9) : "");
+    v->params = arena_printf(a, "%s total, %s active%s", count_text(a, (double)r->params.total), count_text(a, (double)r->params.active),
+                             r->params.mtp ? arena_printf(a, ", and %s of MTP", count_text(a, (double)r->params.mtp)) : "");
     const struct predict_stage *worst = &r->stage[r->worst_stage];
-    v->fits = arena_printf(a, "%s: %s of %s on stage %d%s%s", r->feasible ? "yes" : "NO",
-                           units_human(peak, sizeof peak, worst->peak_B, UNIT_B),
-                           units_human(cap, sizeof cap, r->capacity_B, UNIT_B), r->worst_stage, r->feasible ? "" : ": ",
-                           r->feasible ? "" : r->reason);
+    v->fits = r->feasible ? arena_printf(a, "yes: %s of %s on stage %d", units_human(peak, sizeof peak, worst->peak_B, UNIT_B),
+                                         units_human(cap, sizeof cap, r->capacity_B, UNIT_B), r->worst_stage)
+                          : arena_printf(a, "NO: %s", r->reason);
     v->stage = arena_alloc(a, (size_t)r->n_stage * sizeof *v->stage);
     for (int s = 0; s < r->n_stage; s++)
         v->stage[s] = (struct stage_row){ s, r->stage[s], s == r->worst_stage ? "<- largest" : "" };
