@@ -1,10 +1,9 @@
 /* Three memos over program_build_block: prices, states, and once-a-step work. Each has its own key, the sizes that its
  * values depend on and nothing more; a test holds equal keys to equal values. */
 #include "sim/search_block.h"
-#include <math.h>
-#include <string.h>
+#include <stdio.h>
 
-enum memo_kind { MEMO_PRICE, MEMO_STATES, MEMO_ONCE, MEMO_COUNT };
+enum memo_kind { MEMO_PRICE, MEMO_WOVEN, MEMO_STATES, MEMO_ONCE, MEMO_COUNT };
 struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order; };
 
 /* Open addressing; values are found by index, and stay where they are. */
@@ -154,6 +153,74 @@ const struct search_block *search_block_price(struct search_blocks *b, const str
     const int edge = t.pr.chunk[0].x_in ? t.pr.chunk[0].x_in : t.pr.chunk[0].x_out;
     v->edge_B = (double)buf_B(&t.pr.buf[edge]);
     arena_free(&t.arena);
+    return v;
+}
+
+/* ---- woven ---- */
+
+enum { PARTS = 4, WOVEN_LAYERS = 3 };       /* parts of a MoE layer; enough layers that one is inside */
+
+/* A plan of one stage whose merged pass weaves WOVEN_LAYERS MoE layers; groups inside a layer are those of the point. */
+static void woven_job(struct job *j, const struct search_blocks *b, const struct search_point *p, int recompute, int phase)
+{
+    const struct search_grid *g = &b->space->grid[p->grid];
+    struct plan *to = &j->plan;
+    struct diag d;
+    *j = *b->space->job;
+    j->model.dense_layers = phase;
+    j->model.layers = phase + WOVEN_LAYERS;
+    to->tp = g->tp, to->cp = g->cp, to->etp = g->etp, to->ep = g->ep, to->mbs = p->mbs, to->recompute = recompute;
+    to->pp = to->vpp = 1;
+    to->order = ORDER_TP_CP_EP_DP_PP;
+    to->gbs = to->gpus / (to->tp * to->cp) * to->mbs * 2;
+    to->mtp = to->vpp_group = 0;
+    to->schedule = -1, to->ep_overlap = 1, to->sp = -1;
+    if (!b->space->fixed[SEARCH_KEY_CAPACITY]) to->capacity = 0;
+    snprintf(to->layout, sizeof to->layout, "auto");
+    plan_resolve(j, &d);
+}
+
+/* The pass takes a part of backward, then one of forward, and so on. Adds the diagonal of its parts `from` .. `to` of both
+ * halves, layers' ops only: what else stands there makes it longer. */
+static void woven_add(double sum_s[PASS_DATA], struct built *t, const struct pass *pass, int from, int to)
+{
+    static const struct pass_edge none = { { 0, 0 }, { 0, 0 } };
+    int32_t *order = arena_alloc(&t->arena, (size_t)pass->n * sizeof *order);
+    struct pass_price price;
+    int n = 0, part[2] = { -1, -1 };
+    for (int i = 0, half = -1; i < pass->n; i++) {
+        const int op = t->pr.order[pass->first + i];
+        const struct op *o = &t->pr.op[op];
+        if (o->half != half) part[half = o->half]++;
+        if (part[half] >= from && part[half] <= to && o->layer >= 0) order[n++] = op;
+    }
+    pass_price(&price, &t->cost, t->op_s, PASS_FWD_BWD, order, n, &none);
+    for (int k = 0; k < PASS_DATA; k++) sum_s[k] += price.m[k][k];
+}
+
+const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p, int recompute, int phase)
+{
+    struct key key = key_of(b, p, BLOCK_MOE);
+    key.recompute = recompute;
+    key.cp = b->space->grid[p->grid].cp;
+    key.mbs = p->mbs;
+    key.order = phase;
+    void **at = memo_find(&b->memo[MEMO_WOVEN], b->arena, &key);
+    if (*at) return *at;
+    struct search_woven *v = *at = arena_alloc(b->arena, sizeof *v);
+    struct built t = { 0 };
+    const struct pass *pass;
+    b->memo[MEMO_WOVEN].n++;
+    woven_job(&b->job, b, p, recompute, phase);
+    program_build(&t.pr, &t.arena, &b->job);
+    cost_init(&t.cost, &t.pr, &b->job);
+    t.op_s = cost_all_s(&t.cost, &t.arena);
+    for (pass = t.pr.pass; pass->kind != PASS_FWD_BWD;) pass++;
+    woven_add(v->inside_s, &t, pass, PARTS, 2 * PARTS - 1);
+    if (!phase) woven_add(v->ends_s, &t, pass, 0, PARTS - 1);
+    if (!phase) woven_add(v->ends_s, &t, pass, PARTS * WOVEN_LAYERS, PARTS * WOVEN_LAYERS);
+    arena_free(&t.arena);
+    b->built++;
     return v;
 }
 

@@ -20,6 +20,9 @@ struct search_block {
     struct search_half fwd, bwd, weight;        /* weight: BWD_WEIGHT where backward is split, else nothing */
     double edge_B;                      /* of an activation between blocks                             */
 };
+/* A MoE layer's forward woven with another one's backward: diagonals of the segment that repeats inside a merged pass, and
+ * of its first and last parts together, one layer's worth too (phase 0 only). */
+struct search_woven { double inside_s[PASS_DATA], ends_s[PASS_DATA]; };
 /* Bytes kept for ever: of a rank, and before they are shared over dp x cp and over edp. Less than the truth by padding. */
 struct search_states { double own_B, dense_B, expert_B; };
 /* Seconds of a block's ops once a step. Of a bucket shared by nobody scatter and gather are 0. */
@@ -29,6 +32,8 @@ struct search_blocks;
 /* Everything lives in `a`. */
 struct search_blocks *search_block_open(struct arena *a, const struct search_space *s);
 const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p, int recompute, enum block k);
+/* `phase`: parts by which the forward lags, as dense layers (one part each) stand before its experts; 0 to 3. */
+const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p, int recompute, int phase);
 const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p, enum block k);
 const struct search_once *search_block_once(struct search_blocks *b, const struct search_point *p, enum block k);
 /* How many blocks were built. */

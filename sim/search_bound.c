@@ -19,7 +19,9 @@ struct view {
     const struct search_grid *g;
     const struct shape *shape;                  /* of chunk c                                                  */
     const struct search_block *block[BLOCK_COUNT];
-    int pp, vpp, n_micro, group, weave, split;
+    struct search_blocks *blocks;
+    const struct search_point *point;
+    int pp, vpp, n_micro, group, weave, split, recompute;
 };
 
 static const enum block view_blocks[] = { BLOCK_EMBED, BLOCK_DENSE, BLOCK_MOE, BLOCK_LOSS };
@@ -46,7 +48,7 @@ static struct view view_of(struct search_bounds *b, const struct search_point *p
 {
     const struct search_grid *g = &b->space->grid[p->grid];
     const struct plan *plan = &b->space->job->plan;
-    return (struct view){ .space = b->space, .g = g, .shape = shape_of(b, g->pp * p->vpp), .pp = g->pp, .vpp = p->vpp,
+    return (struct view){ .space = b->space, .g = g, .blocks = b->blocks, .point = p, .shape = shape_of(b, g->pp * p->vpp), .pp = g->pp, .vpp = p->vpp,
                           .n_micro = plan->gbs / (g->dp * p->mbs), .weave = p->weave, .split = plan->split_wgrad != 0,
                           .group = p->vpp == 1 ? plan->gbs : b->space->group ? b->space->group : g->pp };
 }
@@ -54,6 +56,7 @@ static struct view view_of(struct search_bounds *b, const struct search_point *p
 static void view_prices(struct view *v, struct search_bounds *b, const struct search_point *p, int recompute)
 {
     const struct model *m = &b->space->job->model;
+    v->recompute = recompute;
     for (int i = 0; i < LEN(view_blocks); i++) {
         const enum block k = view_blocks[i];
         const int none = (k == BLOCK_DENSE && m->experts && !m->dense_layers) || (k == BLOCK_MOE && !m->experts);
@@ -100,11 +103,59 @@ static int view_warmup(const struct view *v, int stage)
     return n < slots ? n : slots;
 }
 
+/* How many times backward parts 4 i to 4 i + 3 (i from 1) meet forward parts that all are MoE layers'; the forward's first
+ * `dense` parts are dense layers. */
+static int insides(const struct shape *f, const struct shape *b)
+{
+    const int dense = f->n[BLOCK_DENSE], from = dense > 4 ? (dense + 3) / 4 : 1;
+    const int f_end = (dense + 4 * f->n[BLOCK_MOE]) / 4, end = b->n[BLOCK_MOE] < f_end ? b->n[BLOCK_MOE] : f_end;
+    return end > from ? end - from : 0;
+}
+
 /* Which of a stage's chunks slot k of the forward order takes; the backward order takes the mirrored one. */
 static int view_slot(const struct view *v, int k)
 {
     const int first = k / (v->group * v->vpp) * v->group, rest = v->n_micro - first;
     return v->vpp == 1 ? 0 : (k - first * v->vpp) / (rest < v->group ? rest : v->group);
+}
+
+/* How often two layers are woven inside (by phase), and at the ends of passes. */
+struct meets { double inside[4], ends; };
+
+static void meet(struct meets *m, const struct shape *f, const struct shape *b, double times)
+{
+    m->inside[f->n[BLOCK_DENSE] % 4] += times * insides(f, b);
+    if (f->n[BLOCK_MOE] && b->n[BLOCK_MOE] && !f->n[BLOCK_DENSE]) m->ends += times;
+}
+
+/* Over the merged slots of a stage; which chunks meet repeats after a round of groups. */
+static struct meets stage_meets(const struct view *v, int stage)
+{
+    struct meets m = { { 0 }, 0 };
+    const int slots = v->n_micro * v->vpp, warmup = view_warmup(v, stage), merged = slots - warmup;
+    const int period = v->vpp == 1 ? 1 : v->n_micro % v->group ? slots : v->group * v->vpp;
+    for (int i = 0; i < period && i < merged; i++) {
+        const int f = view_slot(v, warmup + i), b = v->vpp - 1 - view_slot(v, i);
+        meet(&m, &v->shape[f * v->pp + stage], &v->shape[b * v->pp + stage], (merged - 1 - i) / period + 1);
+    }
+    return m;
+}
+
+/* What merged passes take longer than the sum of durations. Without dense layers the first parts of both halves and the last
+ * one of backward make one layer more. */
+static void add_meets(struct streams *to, const struct view *v, int stage)
+{
+    const struct meets m = stage_meets(v, stage);
+    const struct search_block *moe = v->block[BLOCK_MOE];
+    for (int phase = 0; phase < 4; phase++) {
+        if (m.inside[phase] + (phase ? 0 : m.ends) <= 0) continue;
+        const struct search_woven *w = search_block_woven(v->blocks, v->point, v->recompute, phase);
+        for (int k = 0; k < PASS_DATA; k++) {
+            const double busy_s = moe->fwd.busy_s[k] + moe->bwd.busy_s[k];
+            to->s[k] += m.inside[phase] * fmax(0, w->inside_s[k] - busy_s);
+            if (!phase) to->s[k] += m.ends * fmax(0, w->ends_s[k] - busy_s);
+        }
+    }
 }
 
 static struct streams stage_slots(const struct view *v, int stage)
@@ -120,6 +171,7 @@ static struct streams stage_slots(const struct view *v, int stage)
         }
         add_chunk(&sum, v, c * v->pp + stage, alone_f, alone_b);
     }
+    if (v->weave) add_meets(&sum, v, stage);
     return sum;
 }
 
