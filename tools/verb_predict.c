@@ -34,7 +34,7 @@ struct view {
     struct predict r;
     const char *peak, *fits, *tokens, *params;
     struct stage_row *stage;
-    struct time_row time[8]; int n_time;
+    struct time_row time[ANSWER_LINES + 6]; int n_time;      /* compute, host, bubble, optimizer, unaccounted, step */
     struct comm_row comm[GROUP_COUNT]; int n_comm;
     struct place_row place[GROUP_COUNT]; int n_place;
     int32_t domains, idle_gpus;
