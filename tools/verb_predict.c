@@ -233,7 +233,7 @@ static struct curve_row curve_point(struct arena *a, const struct args *args, co
     struct predict r;
     struct diag why = { "" };
     with.plan = arena_alloc(a, (size_t)(args->n_plan + 1) * sizeof *with.plan);
-    memcpy(with.plan, args->plan, (size_t)args->n_plan * sizeof *with.plan);
+    if (args->n_plan) memcpy(with.plan, args->plan, (size_t)args->n_plan * sizeof *with.plan);
     with.plan[with.n_plan][0] = key;
     with.plan[with.n_plan++][1] = value;
     if (args_job(j, a, &with, 0, &why) != OK) {
