@@ -177,8 +177,9 @@ static void run_open(struct run *r, const struct pass_edge *e)
 
 static void run_close(struct run *r, const struct pass_edge *e)
 {
-    for (int h = 0; h < 2; h++)
-        if (e->out[h] && !r->out->wire[h].send) r->data[h] = slot_at(r, edge_key(r->c, e->out[h], h))->wrote;
+    for (int h = 0; h < 2; h++)         /* what came in and does not go on ends here */
+        if (e->in[h] && !e->out[h]) r->data[h] = never();
+        else if (e->out[h] && !r->out->wire[h].send) r->data[h] = slot_at(r, edge_key(r->c, e->out[h], h))->wrote;
     for (int s = 0; s < STREAM_COUNT; s++) memcpy(r->out->m[s], r->stream[s].t, sizeof r->out->m[s]);
     memcpy(r->out->m[PASS_HOST], r->host.t, sizeof r->host.t);
     for (int h = 0; h < 2; h++) memcpy(r->out->m[PASS_DATA + h], r->data[h].t, sizeof r->data[h].t);
