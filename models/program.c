@@ -16,10 +16,12 @@ const char *program_param_name(enum param_name n)
     return name[n];
 }
 
-/* FNV-1a over values, field by field: padding bytes of structs never count. */
+/* FNV-1a, a value at a time and folded so that high bits reach low ones; field by field: padding bytes of structs never
+ * count. */
 static void mix(uint64_t *h, int64_t value)
 {
-    for (int i = 0; i < 8; i++) *h = (*h ^ ((uint64_t)value >> 8 * i & 255)) * 1099511628211u;
+    *h = (*h ^ (uint64_t)value) * 1099511628211u;
+    *h ^= *h >> 32;
 }
 
 static void mix_buf(uint64_t *h, const struct buf *b)
