@@ -57,7 +57,10 @@ static double attention_softmax(float *score, double *sum, int n)
     float most = score[0];
     for (int i = 1; i < n; i++) most = fmaxf(most, score[i]);
     *sum = 0;
-    for (int i = 0; i < n; i++) *sum += score[i] = expf(score[i] - most);
+    for (int i = 0; i < n; i++) {
+        score[i] = expf(score[i] - most);
+        *sum += score[i];
+    }
     return most + log(*sum);
 }
 
@@ -86,7 +89,7 @@ enum err attention_ref(float *o, float *lse, const float *q, const float *k, con
     return OK;
 }
 
-/* What one query head adds: with p the probabilities, dp = p (dout . v - dout . o) is the scores' gradient.
+/* What one query head adds: with p the probabilities, ds = p (dout . v - dout . o) is the scores' gradient.
  * dk and dv point where s->k and s->v do. */
 static void attention_head_bwd(float *dq, float *dk, float *dv, const struct attention_view *s,
                                const float *o, float lse, const float *dout, const struct attention_shape *a,

@@ -1,7 +1,7 @@
 /* Matrix products of a linear layer y = x w^T, w [out, in], all row-major float32: forward, input gradient,
  * weight gradient; and the same over rows that are sorted by expert, expert e owning `count[e]` rows and w[e]
- * [out, in]. Every element is a sum in rising order of the inner index, in blocks of GEMM_INNER, so results
- * repeat bit for bit. */
+ * [out, in]. Every element is summed in a fixed order of the inner index: results repeat bit for bit, and a
+ * row of y or dx does not depend on the rows beside it. */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H
 #include "models/base/err.h"

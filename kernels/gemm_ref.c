@@ -7,10 +7,11 @@
 
 enum { GEMM_INNER = 256, GEMM_ROWS = 4 };
 
+/* Element (i, j) is p[i * row + j * col]. */
 struct gemm_matrix {
     const float *p;
     int64_t row, col;
-}; /* element (i, j) is p[i * row + j * col] */
+};
 
 static void gemm_pack(vec *panel, struct gemm_matrix b, int64_t k0, int nk, int64_t n0, int nn)
 {

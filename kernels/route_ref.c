@@ -5,8 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROUTE_GROUP_BEST = 2 }; /* a group's score is the sum of so many */
-
 struct route_work {
     int32_t *pick;
     float *value, *group;
@@ -32,14 +30,21 @@ static struct route_work route_work(void *scratch, int64_t rows, const struct ro
     return w;
 }
 
-static void route_score(float *score, const float *logit, const struct route_rule *r)
+static void route_sigmoid(float *score, const float *logit, int n)
+{
+    for (int e = 0; e < n; e++) score[e] = 1 / (1 + expf(-logit[e]));
+}
+
+static void route_softmax(float *score, const float *logit, int n)
 {
     float most = logit[0];
     double sum = 0;
-    for (int e = 1; e < r->experts; e++) most = fmaxf(most, logit[e]);
-    for (int e = 0; e < r->experts; e++) sum += score[e] = expf(logit[e] - most);
-    for (int e = 0; e < r->experts; e++)
-        score[e] = r->sigmoid ? 1 / (1 + expf(-logit[e])) : (float)(score[e] / sum);
+    for (int e = 1; e < n; e++) most = fmaxf(most, logit[e]);
+    for (int e = 0; e < n; e++) {
+        score[e] = expf(logit[e] - most);
+        sum += score[e];
+    }
+    for (int e = 0; e < n; e++) score[e] = (float)(score[e] / sum);
 }
 
 /* The lowest index of the largest value that is not taken; -1 when all are. */
@@ -64,6 +69,7 @@ static void route_take(int32_t *pick, char *taken, float *gap, const float *valu
     if (next >= 0) *gap = fminf(*gap, value[last] - value[next]);
 }
 
+/* The sum of the best two. */
 static float route_group_score(const float *value, int size)
 {
     float first = -INFINITY, second = -INFINITY;
@@ -132,7 +138,8 @@ enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, floa
     struct route_work w = route_work(scratch, rows, r);
     memset(mine, 0, (size_t)r->experts * sizeof *mine);
     for (int64_t t = 0; t < rows; t++) {
-        route_score(score + t * r->experts, logit + t * r->experts, r);
+        (r->sigmoid ? route_sigmoid : route_softmax)(score + t * r->experts, logit + t * r->experts,
+                                                     r->experts);
         route_choose(&w, t, gap, score + t * r->experts, bias, r);
         for (int i = 0; i < r->topk; i++) mine[w.pick[t * r->topk + i]]++;
     }
