@@ -1,7 +1,7 @@
-/* The two folds. Each is a row of axes, leftmost fastest: the attention fold tp cp dp pp, the expert fold etp ep edp pp,
- * with pp last or before the data-parallel axis. A group is the ranks that differ only in some neighbouring axes, so it
- * is one or two strides; PREV, NEXT and EMBED, which pick stages of a pipeline, are written apart.
- * Formulas: Megatron-LM core/parallel_state.py RankGenerator; facts for both orders in its docstrings. */
+/* The two folds. Each is a row of axes, leftmost fastest: the attention fold tp cp dp pp, the expert fold etp ep
+ * edp pp, with pp last or before the data-parallel axis. A group is the ranks that differ only in some
+ * neighbouring axes, so it is one or two strides; PREV, NEXT and EMBED, which pick stages of a pipeline, are
+ * written apart. Formulas: Megatron-LM core/parallel_state.py, RankGenerator. */
 #include "models/fold.h"
 #include <stddef.h>
 
@@ -15,7 +15,7 @@ const char *fold_group_name(enum group g)
     return name[g];
 }
 
-/* Strides of every axis; the expert fold has its own pp stride only in name: both folds cut the same stages. */
+/* Strides of every axis. One pp stride serves both folds: tp x cp x dp equals etp x ep x edp. */
 struct strides { int tp, cp, dp, pp, etp, ep, edp; };
 
 static struct strides strides_of(const struct plan *p)
@@ -53,7 +53,8 @@ int fold_rank_expert(const struct plan *p, struct coord c)
 static int kv_copies(const struct job *j)
 {
     const struct model *m = &j->model;
-    return m->attention == ATTENTION_GQA && m->kv_heads > 0 && j->plan.tp > m->kv_heads ? j->plan.tp / m->kv_heads : 1;
+    const int copied = m->attention == ATTENTION_GQA && m->kv_heads > 0 && j->plan.tp > m->kv_heads;
+    return copied ? j->plan.tp / m->kv_heads : 1;
 }
 
 struct fold_axes fold_axes_of(const struct job *j, enum group g)
@@ -119,7 +120,8 @@ int fold_members(const struct job *j, enum group g, int rank, int32_t *ranks)
 {
     const struct plan *p = &j->plan;
     const int own = fold_coord(p, rank).pp;
-    const int32_t pair[2] = { g == GROUP_PREV ? (own + p->pp - 1) % p->pp : own, g == GROUP_NEXT ? (own + 1) % p->pp : own };
+    const int32_t pair[2] = { g == GROUP_PREV ? (own + p->pp - 1) % p->pp : own,
+                              g == GROUP_NEXT ? (own + 1) % p->pp : own };
     int32_t stage[2];
     if (g == GROUP_PREV || g == GROUP_NEXT) return members_by_stage(p, rank, pair, p->pp > 1 ? 2 : 1, ranks);
     if (g == GROUP_EMBED) return members_by_stage(p, rank, stage, fold_embed_stages(j, stage), ranks);

@@ -1,7 +1,7 @@
 /* Layouts: Megatron's pipeline strings, layers per chunk, and the even spread.
- * A string is first written out (repeats and groups unrolled) into plain symbols, then read chunk by chunk; both steps
- * refuse in their own words. Grammar and meaning: Megatron-LM core/transformer/pipeline_parallel_layer_layout.py, where
- * commas only help the reader; groups may nest here. */
+ * A string is first written out (repeats and groups unrolled) into plain symbols, then read chunk by chunk; both
+ * steps refuse in their own words. Grammar and meaning: Megatron-LM
+ * core/transformer/pipeline_parallel_layer_layout.py, where commas only help the reader; groups may nest here. */
 #include "models/layout.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -48,9 +48,12 @@ static enum err writer_repeat(struct writer *w, int from)
 static enum err writer_symbol(struct writer *w)
 {
     if (!strchr("EtmL|", *w->at))
-        return fail(w->d, ERR_CONFIG, "layout has '%c' at character %d: E (embedding), t (layer), m (MTP), L (loss), |, *n and "
-                    "(..)*n are known", isprint((unsigned char)*w->at) ? *w->at : '?', writer_place(w));
-    if (w->n == SYMBOLS) return fail(w->d, ERR_LIMIT, "layout has more than %d symbols when written out", SYMBOLS);
+        return fail(w->d, ERR_CONFIG,
+                    "layout has '%c' at character %d: E (embedding), t (layer), m (MTP), L (loss), |, *n and "
+                    "(..)*n are known",
+                    isprint((unsigned char)*w->at) ? *w->at : '?', writer_place(w));
+    if (w->n == SYMBOLS)
+        return fail(w->d, ERR_LIMIT, "layout has more than %d symbols when written out", SYMBOLS);
     w->out[w->n++] = *w->at++;
     return OK;
 }
@@ -62,10 +65,12 @@ static enum err writer_run(struct writer *w, int depth)
         const int from = w->n, open = writer_place(w);
         if (*w->at == '(') {
             if (depth == NESTING)
-                return fail(w->d, ERR_LIMIT, "layout has groups nested deeper than %d at character %d", NESTING, open);
+                return fail(w->d, ERR_LIMIT, "layout has groups nested deeper than %d at character %d", NESTING,
+                            open);
             w->at++;
             TRY(writer_run(w, depth + 1));
-            if (*w->at != ')') return fail(w->d, ERR_CONFIG, "layout has '(' at character %d that is not closed", open);
+            if (*w->at != ')')
+                return fail(w->d, ERR_CONFIG, "layout has '(' at character %d that is not closed", open);
             w->at++;
         } else {
             TRY(writer_symbol(w));
@@ -97,22 +102,26 @@ static enum err check_chunks(int chunks, int pp, int vpp, struct diag *d)
 {
     if (chunks == pp * vpp) return OK;
     if (chunks % pp == 0)
-        return fail(d, ERR_CONFIG, "layout has %d chunks, but pp %d x vpp %d = %d: %d chunks over pp %d need vpp %d; or set layout "
-                    "auto", chunks, pp, vpp, pp * vpp, chunks, pp, chunks / pp);
-    return fail(d, ERR_CONFIG, "layout has %d chunks, but pp %d x vpp %d = %d: set layout auto, or pp and vpp so that their "
-                "product is %d", chunks, pp, vpp, pp * vpp, chunks);
+        return fail(d, ERR_CONFIG,
+                    "layout has %d chunks, but pp %d x vpp %d = %d: set layout auto, or vpp %d, which makes %d",
+                    chunks, pp, vpp, pp * vpp, chunks / pp, chunks);
+    return fail(d, ERR_CONFIG,
+                "layout has %d chunks, but pp %d x vpp %d = %d: set layout auto, or pp and vpp so that their "
+                "product is %d",
+                chunks, pp, vpp, pp * vpp, chunks);
 }
 
 static enum err check_layers(int t, int layers, struct diag *d)
 {
     if (t == layers) return OK;
-    return fail(d, ERR_CONFIG, "layout places %d layers, but the model has %d: %s %d, or set layout auto", t, layers,
-                t < layers ? "add" : "remove", abs(layers - t));
+    return fail(d, ERR_CONFIG, "layout places %d layers, but the model has %d: %s %d, or set layout auto", t,
+                layers, t < layers ? "add" : "remove", abs(layers - t));
 }
 
 static enum err fail_empty(const struct layout *l, int chunk, struct diag *d)
 {
-    return fail(d, ERR_CONFIG, "layout has nothing on chunk %d of %d: give it a layer, or use fewer chunks", chunk, l->n_chunk);
+    return fail(d, ERR_CONFIG, "layout has nothing on chunk %d of %d: give it a layer, or use fewer chunks",
+                chunk, l->n_chunk);
 }
 
 static enum err check_symbols(const char *s, int n, int layers, int mtp, struct diag *d)
@@ -124,8 +133,8 @@ static enum err check_symbols(const char *s, int n, int layers, int mtp, struct 
         return fail(d, ERR_CONFIG, "layout has %d L: exactly one, as the last symbol of the last chunk", y.L);
     TRY(check_layers(y.t, layers, d));
     if (y.m != mtp)
-        return fail(d, ERR_CONFIG, "layout has %d m, but the model has %d MTP layers: %s, or set mtp %d", y.m, mtp,
-                    y.m < mtp ? "add m before L" : "remove m", y.m);
+        return fail(d, ERR_CONFIG, "layout has %d m, but the model has %d MTP layers: %s, or set mtp %d", y.m,
+                    mtp, y.m < mtp ? "add m before L" : "remove m", y.m);
     return OK;
 }
 
@@ -135,7 +144,8 @@ static enum err place_symbols(struct layout *l, const char *s, int n, struct dia
     int chunk = 0, layer = 0, held = 0;
     for (int i = 0; i < n; i++, held++) {
         if (s[i] == 't') {
-            if (l->mtp_chunk >= 0) return fail(d, ERR_CONFIG, "layout has a layer (t) after m: m follows the last layer");
+            if (l->mtp_chunk >= 0)
+                return fail(d, ERR_CONFIG, "layout has a layer (t) after m: m follows the last layer");
             layer++;
         } else if (s[i] == 'm') {
             l->mtp_chunk = chunk;
@@ -147,16 +157,20 @@ static enum err place_symbols(struct layout *l, const char *s, int n, struct dia
     }
     l->first[l->n_chunk] = layer;
     if (l->mtp_chunk >= 0 && l->mtp_chunk != chunk)
-        return fail(d, ERR_LIMIT, "layout has m on chunk %d and L on chunk %d: MTP apart from the loss is not supported yet; write "
-                    "mL at the end", l->mtp_chunk, chunk);
+        return fail(d, ERR_LIMIT,
+                    "layout has m on chunk %d and L on chunk %d: MTP apart from the loss is not supported yet; "
+                    "write mL at the end",
+                    l->mtp_chunk, chunk);
     return OK;
 }
 
-static enum err parse_string(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp, struct diag *d)
+static enum err parse_string(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp,
+                             struct diag *d)
 {
     struct writer w = { .text = text, .at = text, .d = d };
     TRY(writer_run(&w, 0));
-    if (w.n == 0) return fail(d, ERR_CONFIG, "layout is empty: write auto, layers per chunk, or a string such as Et|tt|tL");
+    if (w.n == 0)
+        return fail(d, ERR_CONFIG, "layout is empty: write auto, layers per chunk, or a string such as Et|tt|tL");
     TRY(check_chunks(tally_of(w.out, w.n).chunks, pp, vpp, d));
     TRY(check_symbols(w.out, w.n, layers, mtp, d));
     return place_symbols(l, w.out, w.n, d);
@@ -175,14 +189,16 @@ static enum err check_counts(const struct layout *l, int layers, struct diag *d)
     return check_layers(l->first[l->n_chunk], layers, d);
 }
 
-static enum err parse_counts(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp, struct diag *d)
+static enum err parse_counts(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp,
+                             struct diag *d)
 {
     int chunks = 0;
     for (const char *at = text; *at;) {
         char *end;
         const long n = strtol(at, &end, 10);
         if (end == at) return fail(d, ERR_CONFIG, "layout has no number of layers at entry %d", chunks);
-        if (n > SYMBOLS) return fail(d, ERR_CONFIG, "layout has more than %d layers at entry %d", SYMBOLS, chunks);
+        if (n > SYMBOLS)
+            return fail(d, ERR_CONFIG, "layout has more than %d layers at entry %d", SYMBOLS, chunks);
         if (chunks < l->n_chunk) l->first[chunks + 1] = l->first[chunks] + (int32_t)n;
         chunks++;
         at = end + strspn(end, " ");
@@ -195,16 +211,19 @@ static enum err parse_counts(struct layout *l, const char *text, int layers, int
 }
 
 /* ---- auto ---- */
-/* E, the layers, m and L in a row, cut into chunks whose lengths differ by at most one, the longer ones first. Only where
- * that leaves L alone on the last chunk while m must stand with it, the last chunk takes both and the others share the rest. */
+/* E, the layers, m and L in a row, cut into chunks whose lengths differ by at most one, the longer ones first.
+ * Only where that leaves L alone on the last chunk while m must stand with it, the last chunk takes both and the
+ * others share the rest. */
 static enum err spread(struct layout *l, int layers, int mtp, int pp, int vpp, struct diag *d)
 {
     const int n = l->n_chunk, tail = 1 + mtp, units = 1 + layers + tail;
-    const int joined = units / n < tail && n > 1;           /* m and L together are more than the last chunk's share */
+    const int joined = units / n < tail && n > 1; /* m and L together are more than the last chunk's share */
     const int cut = joined ? n - 1 : n, shared = joined ? units - tail : units;
     if (shared < cut)
-        return fail(d, ERR_CONFIG, "pp %d x vpp %d = %d chunks, but %d layers with embedding and loss fill at most %d: "
-                    "lower vpp or pp", pp, vpp, n, layers, layers + 2);
+        return fail(d, ERR_CONFIG,
+                    "pp %d x vpp %d = %d chunks, but %d layers with embedding and loss fill at most %d: "
+                    "lower vpp or pp",
+                    pp, vpp, n, layers, layers + 2);
     for (int c = 0, end = 0; c < cut; c++) {
         end += shared / cut + (c < shared % cut);
         l->first[c + 1] = end - 1 < layers ? end - 1 : layers;
@@ -217,8 +236,10 @@ static enum err spread(struct layout *l, int layers, int mtp, int pp, int vpp, s
 enum err layout_parse(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp, struct diag *d)
 {
     if (pp < 1 || vpp < 1 || (int64_t)pp * vpp > LAYOUT_CHUNKS)
-        return fail(d, ERR_LIMIT, "pp %d x vpp %d = %lld chunks: 1 to %d are supported", pp, vpp, (long long)pp * vpp, LAYOUT_CHUNKS);
-    if (layers < 1 || layers > SYMBOLS) return fail(d, ERR_LIMIT, "layout of %d layers: 1 to %d are supported", layers, SYMBOLS);
+        return fail(d, ERR_LIMIT, "pp %d x vpp %d = %lld chunks: 1 to %d are supported", pp, vpp,
+                    (long long)pp * vpp, LAYOUT_CHUNKS);
+    if (layers < 1 || layers > SYMBOLS)
+        return fail(d, ERR_LIMIT, "layout of %d layers: 1 to %d are supported", layers, SYMBOLS);
     if (mtp < 0 || mtp > 1) return fail(d, ERR_LIMIT, "mtp %d: 0 or 1 MTP layers are supported", mtp);
     struct layout made = { .n_chunk = pp * vpp, .mtp_chunk = -1 };
     if (strcmp(text, "auto") == 0)
@@ -256,7 +277,8 @@ char *layout_text(struct arena *a, const struct layout *l)
         if (n > 1)
             text = arena_printf(a, "%s(%s|)*%d", text, layers_text(a, t, WRITTEN_OUT), n);
         else
-            text = arena_printf(a, "%s%s%s%s", text, layers_text(a, t, 1), l->mtp_chunk == c ? "m" : "", last ? "L" : "|");
+            text = arena_printf(a, "%s%s%s%s", text, layers_text(a, t, 1), l->mtp_chunk == c ? "m" : "",
+                                last ? "L" : "|");
         c += n;
     }
     return text;

@@ -1,4 +1,4 @@
-/* Which layers stand on which pipeline chunk. Chunk c = v * pp + s is the v-th chunk of stage s (Megatron's order). */
+/* Which layers stand on which pipeline chunk. Chunk c = v * pp + s is the v-th of stage s (Megatron's order). */
 #ifndef MODELS_LAYOUT_H
 #define MODELS_LAYOUT_H
 #include "models/base/arena.h"
@@ -13,9 +13,10 @@ struct layout {
     int32_t mtp_chunk;                      /* where m stands; -1: none. E is on 0, L on the last one  */
 };
 
-/* `text`: Megatron's string ("Et*3|(tt|)*29m|L": E embedding, t layer, m MTP, L loss, | next chunk, x*n and (..)*n repeat),
- * or layers per chunk ("1,2,2,3"), or "auto": E, m and L count as one layer each, spread as evenly as can be, later
- * chunks lighter. Errors name the sizes: chunks in the string against pp * vpp, layers against the model's. */
+/* `text`: Megatron's string ("Et|(tt|)*30mL": E embedding, t layer, m MTP, L loss, | next chunk, x*n and (..)*n
+ * repeat, groups nest, commas and spaces are skipped), or layers per chunk ("1,2,2,3"), or "auto": E, m and L count
+ * as one layer each, spread as evenly as can be, later chunks lighter. A chunk with nothing is refused; m apart from
+ * L is ERR_LIMIT. Errors name the sizes: chunks against pp * vpp, layers against the model's. Set only on success. */
 enum err layout_parse(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp, struct diag *d);
 /* The layout as a Megatron string with repeats folded ("Et|(tt|)*30mL"). */
 char *layout_text(struct arena *a, const struct layout *l);

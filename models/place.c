@@ -1,7 +1,7 @@
-/* Where groups sit. A plan of thousands of GPUs is asked for every kind of group and every grid of a search, so the
- * groups are not listed: ranks that provably share their fate are folded into one first (`reduce`), and of a pattern that
- * repeats only one period is walked. Both steps are exact; the test holds them against a walk over every rank.
- * Splits over racks: case E05 (a full rack holds no whole number of expert groups). */
+/* Where groups sit. A plan of thousands of GPUs is asked for every kind of group and every grid of a search, so
+ * the groups are not listed: ranks that provably share their fate are folded into one first (picture_of), and of
+ * a pattern that repeats only one period is walked. Both steps are exact; the test holds them against a walk over
+ * every rank. Splits over racks: case E05 (a full rack holds no whole number of expert groups). */
 #include "models/place.h"
 #include <stdint.h>
 
@@ -57,11 +57,12 @@ static void divide(struct picture *s, int by)
     s->axes.stride[1] = s->axes.stride[1] > by ? s->axes.stride[1] / by : 1;
 }
 
-/* Neighbours that are always in one domain become one: members of a run of stride 1 (weight), or the same member of
- * neighbouring groups (copies). Group sizes and strides are multiples of what is divided out, so nothing is rounded. */
+/* Neighbours that are always in one domain become one: members of a run of stride 1 (weight), or the same member
+ * of neighbouring groups (copies). Group sizes and strides are multiples of what is divided out, so nothing is
+ * rounded. */
 static struct picture picture_of(const struct plan *p, struct fold_axes axes)
 {
-    struct picture s = { .axes = merge(axes), .ranks = p->gpus, .domain = p->domain_gpus, .weight = 1, .copies = 1 };
+    struct picture s = { merge(axes), .ranks = p->gpus, .domain = p->domain_gpus, .weight = 1, .copies = 1 };
     for (int run = 2, beside = 2; run > 1 || beside > 1; s.axes = merge(s.axes)) {
         beside = gcd(s.axes.stride[0], s.domain);
         run = s.axes.stride[0] == 1 ? gcd(s.axes.size[0], s.domain) : 1;
@@ -115,7 +116,7 @@ static struct split split_of(const struct picture *s, int first)
 /* ---- all groups of a kind ---- */
 struct survey {
     struct place worst;
-    int fewest_domains, well;       /* of the best placed group; groups that are placed like it and split evenly */
+    int fewest_domains, well; /* of the best placed group; groups that are placed like it and split evenly */
 };
 
 static void survey_add(struct survey *v, const struct split *x, int weight, int groups)
@@ -151,7 +152,8 @@ static int crosses_here(const struct picture *s, int rank)
     const int i0 = rank / x->stride[0] % x->size[0], i1 = rank / x->stride[1] % x->size[1];
     const int first = rank - i0 * x->stride[0] - i1 * x->stride[1];
     const int last = first + (x->size[0] - 1) * x->stride[0] + (x->size[1] - 1) * x->stride[1];
-    const int before = i0 > 0 ? rank - x->stride[0] : i1 > 0 ? rank - x->stride[1] + (x->size[0] - 1) * x->stride[0] : -1;
+    const int turn = x->stride[1] - (x->size[0] - 1) * x->stride[0];    /* from the end of a run to the next */
+    const int before = i0 > 0 ? rank - x->stride[0] : i1 > 0 ? rank - turn : -1;
     const int start = rank / s->domain * s->domain;
     return before < start && (first < start || last >= start + s->domain);
 }
@@ -195,7 +197,8 @@ static int partner(const struct job *j, enum group g, int stage)
     return stage + 1 < pp ? stage + 1 : j->plan.vpp > 1 ? 0 : -1;
 }
 
-static void survey_pairs(struct survey *v, const struct job *j, enum group g, const struct picture *s, int n, int times)
+static void survey_pairs(struct survey *v, const struct job *j, enum group g, const struct picture *s, int n,
+                         int times)
 {
     const int stride = s->axes.stride[0];
     for (int rank = 0, share = 0; rank < n; rank++) {

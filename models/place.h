@@ -19,12 +19,12 @@ struct place {
 };
 
 const char *place_link_name(enum link l);
-/* GPUs used of each domain when the plan does not say: the largest d <= domain that divides gpus and is a multiple of
- * gpus_per_host; else the largest d <= domain that divides gpus. 256 on NVL72 -> 64; 288 -> 72. */
+/* GPUs used of each domain when the plan does not say: the largest d <= domain that divides gpus and is a
+ * multiple of gpus_per_host; else the largest d <= domain that divides gpus. 256 on NVL72 -> 64; 288 -> 72. */
 int place_domain_gpus(int gpus, int domain, int gpus_per_host);
 int place_domain(const struct plan *p, int rank);       /* index of the rank's domain */
-/* All groups of kind `g`, the worst one described. PREV and NEXT are the same pairs, each counted in its sender's domain;
- * the pair that closes the ring of stages exists only with vpp > 1. A few microseconds, whatever the number of GPUs. */
+/* All groups of kind `g`, the worst one described. PREV and NEXT are the same pairs, each counted in its sender's
+ * domain; the pair that closes the ring of stages exists only with vpp > 1. Microseconds, for any number of GPUs. */
 struct place place_of(const struct job *j, enum group g);
 
 #endif

@@ -1,7 +1,7 @@
 /* What follows from a plan, and what a plan may not be. Every rule is one short function with its own words: both
- * numbers, then the way out. plan_resolve runs the rules that its divisions need before it divides; plan_check runs them
- * all. Rules: Megatron-LM core/parallel_state.py (folds), core/pipeline_parallel/schedules.py (groups of micro-batches),
- * core/transformer/transformer_config.py (the rest). */
+ * numbers, then the way out. plan_resolve runs the rules that its divisions need before it divides; plan_check
+ * runs them all. Rules: Megatron-LM core/parallel_state.py (folds), core/pipeline_parallel/schedules.py (groups
+ * of micro-batches), core/transformer/transformer_config.py (the rest). */
 #include "models/place.h"
 #include <limits.h>
 #include <math.h>
@@ -48,7 +48,8 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
     };
     for (int i = 0; i < LEN(row); i++)
         if (row[i].value < row[i].lo || row[i].value > row[i].hi)
-            return fail(d, ERR_CONFIG, "%s %d is outside %d to %d", row[i].key, row[i].value, row[i].lo, row[i].hi);
+            return fail(d, ERR_CONFIG, "%s %d is outside %d to %d", row[i].key, row[i].value, row[i].lo,
+                        row[i].hi);
     if ((int64_t)p->mbs * p->seq > TOKENS)
         return fail(d, ERR_LIMIT, "mbs %d x seq %d is more than %d tokens in one micro-batch: lower mbs", p->mbs,
                     p->seq, TOKENS);
@@ -59,18 +60,22 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
 static enum err check_folds(const struct plan *p, struct diag *d)
 {
     const int64_t dense = (int64_t)p->tp * p->cp * p->pp, expert = (int64_t)p->etp * p->ep * p->pp;
-    const int huge = dense > GPUS || expert > GPUS;         /* no hint of ours would help, and lcm might overflow */
+    const int huge = dense > GPUS || expert > GPUS; /* no hint of ours would help, and lcm might overflow */
     const struct near n = near_multiples(p->gpus, huge ? (dense > expert ? dense : expert) : lcm(dense, expert));
     if (p->gpus % dense)
-        return fail(d, ERR_CONFIG, "tp %d x cp %d x pp %d = %lld does not divide gpus %d: lower one of them, or use "
-                    "%s GPUs", p->tp, p->cp, p->pp, (long long)dense, p->gpus, n.text);
+        return fail(d, ERR_CONFIG,
+                    "tp %d x cp %d x pp %d = %lld does not divide gpus %d: lower one of them, or use %s GPUs",
+                    p->tp, p->cp, p->pp, (long long)dense, p->gpus, n.text);
     if (p->gpus % expert)
-        return fail(d, ERR_CONFIG, "etp %d x ep %d x pp %d = %lld does not divide gpus %d: lower one of them, or use "
-                    "%s GPUs", p->etp, p->ep, p->pp, (long long)expert, p->gpus, n.text);
+        return fail(d, ERR_CONFIG,
+                    "etp %d x ep %d x pp %d = %lld does not divide gpus %d: lower one of them, or use %s GPUs",
+                    p->etp, p->ep, p->pp, (long long)expert, p->gpus, n.text);
     const int64_t dp = p->gpus / dense, edp = p->gpus / expert;
     if (p->order == ORDER_TP_CP_EP_PP_DP && p->pp > 1 && dp != edp)
-        return fail(d, ERR_CONFIG, "order tp-cp-ep-pp-dp with pp %d needs equal dp and edp, but dp is %lld and edp %lld: "
-                    "use order tp-cp-ep-dp-pp, or make etp x ep equal tp x cp", p->pp, (long long)dp, (long long)edp);
+        return fail(d, ERR_CONFIG,
+                    "order tp-cp-ep-pp-dp with pp %d needs equal dp and edp, but dp is %lld and edp %lld: "
+                    "use order tp-cp-ep-dp-pp, or make etp x ep equal tp x cp",
+                    p->pp, (long long)dp, (long long)edp);
     return OK;
 }
 
@@ -78,10 +83,12 @@ static enum err check_folds(const struct plan *p, struct diag *d)
 static enum err check_resolved(const struct plan *p, struct diag *d)
 {
     if ((int64_t)p->tp * p->cp * p->dp * p->pp != p->gpus || (int64_t)p->etp * p->ep * p->edp * p->pp != p->gpus)
-        return fail(d, ERR_CONFIG, "gpus %d with dp %d and edp %d does not follow from the degrees: resolve the plan again",
+        return fail(d, ERR_CONFIG,
+                    "gpus %d with dp %d and edp %d does not follow from the degrees: resolve the plan again",
                     p->gpus, p->dp, p->edp);
     if (p->split.n_chunk != p->pp * p->vpp)
-        return fail(d, ERR_CONFIG, "layout was made for %d chunks, but pp %d x vpp %d = %d: resolve the plan again",
+        return fail(d, ERR_CONFIG,
+                    "layout was made for %d chunks, but pp %d x vpp %d = %d: resolve the plan again",
                     p->split.n_chunk, p->pp, p->vpp, p->pp * p->vpp);
     return OK;
 }
@@ -90,8 +97,8 @@ static enum err check_resolved(const struct plan *p, struct diag *d)
 static enum err cut(const char *what, int size, const char *key, int degree, struct diag *d)
 {
     if (size % degree == 0) return OK;
-    return fail(d, ERR_CONFIG, "%s %d does not divide %s %d: choose %s among the divisors of %d", key, degree, what, size,
-                key, size);
+    return fail(d, ERR_CONFIG, "%s %d does not divide %s %d: choose %s among the divisors of %d", key, degree,
+                what, size, key, size);
 }
 
 static enum err check_attention_cut(const struct plan *p, const struct model *m, struct diag *d)
@@ -99,8 +106,10 @@ static enum err check_attention_cut(const struct plan *p, const struct model *m,
     TRY(cut("heads", m->heads, "tp", p->tp, d));
     if (m->attention == ATTENTION_MLA || m->kv_heads < 1) return OK;
     if (m->kv_heads % p->tp && p->tp % m->kv_heads)
-        return fail(d, ERR_CONFIG, "tp %d and kv_heads %d: one must divide the other, so that K/V heads are either cut or "
-                    "copied evenly; choose another tp", p->tp, m->kv_heads);
+        return fail(d, ERR_CONFIG,
+                    "tp %d and kv_heads %d: one must divide the other, so that K/V heads are either cut or "
+                    "copied evenly; choose another tp",
+                    p->tp, m->kv_heads);
     return OK;
 }
 
@@ -118,14 +127,14 @@ static enum err check_expert_cut(const struct plan *p, const struct model *m, st
         return cut("expert_ffn", m->expert_ffn, "etp", p->etp, d);
     }
     if (p->ep > 1 || p->etp > 1)
-        return fail(d, ERR_CONFIG, "ep %d and etp %d need experts, but model %s has none: set both to 1", p->ep, p->etp,
-                    m->name);
+        return fail(d, ERR_CONFIG, "ep %d and etp %d need experts, but model %s has none: set both to 1", p->ep,
+                    p->etp, m->name);
     return OK;
 }
 
 /* ---- sequence and batch ---- */
-/* With cp every rank takes two pieces of the sequence, one from either end (equal causal work), and sequence parallelism
- * cuts what a rank has over tp. */
+/* With cp every rank takes two pieces of the sequence, one from either end (equal causal work), and sequence
+ * parallelism cuts what a rank has over tp. */
 int plan_seq_multiple(const struct plan *p)
 {
     const int tp = p->sp ? p->tp : 1;
@@ -138,9 +147,11 @@ static enum err check_sequence(const struct plan *p, struct diag *d)
     const struct near n = near_multiples(p->seq, of);
     if (p->seq % of == 0) return OK;
     if (p->cp > 1)
-        return fail(d, ERR_CONFIG, "seq %d is not a multiple of %d (cp %d x the least common multiple of 2 and tp %d): pad to "
-                    "%s", p->seq, of, p->cp, p->tp, n.text);
-    return fail(d, ERR_CONFIG, "seq %d is not a multiple of tp %d, over which sequence parallelism cuts it: pad to %s", p->seq,
+        return fail(d, ERR_CONFIG,
+                    "seq %d is not a multiple of %d (cp %d x the least common multiple of 2 and tp %d): pad to %s",
+                    p->seq, of, p->cp, p->tp, n.text);
+    return fail(d, ERR_CONFIG,
+                "seq %d is not a multiple of tp %d, over which sequence parallelism cuts it: pad to %s", p->seq,
                 of, n.text);
 }
 
@@ -149,7 +160,8 @@ static enum err check_batch(const struct plan *p, struct diag *d)
     const int64_t dp = p->gpus / ((int64_t)p->tp * p->cp * p->pp), at_once = p->mbs * dp;
     const struct near n = near_multiples(p->gbs, at_once);
     if (p->gbs % at_once)
-        return fail(d, ERR_CONFIG, "gbs %d is not a multiple of mbs %d x dp %lld = %lld: use gbs %s, or another mbs", p->gbs,
+        return fail(d, ERR_CONFIG,
+                    "gbs %d is not a multiple of mbs %d x dp %lld = %lld: use gbs %s, or another mbs", p->gbs,
                     p->mbs, (long long)dp, (long long)at_once, n.text);
     return OK;
 }
@@ -158,8 +170,10 @@ static enum err check_sp(const struct plan *p, const struct model *m, struct dia
 {
     if (p->tp == 1 || p->sp) return OK;
     if (m->experts > 0)
-        return fail(d, ERR_CONFIG, "tp %d with experts needs sp 1: without it all %d tp ranks route and dispatch the same "
-                    "tokens", p->tp, p->tp);
+        return fail(d, ERR_CONFIG,
+                    "tp %d with experts needs sp 1: without it all %d tp ranks route and dispatch the same "
+                    "tokens",
+                    p->tp, p->tp);
     return fail(d, ERR_LIMIT, "sp 0 with tp > 1 (here %d) is not built yet: set sp 1", p->tp);
 }
 
@@ -169,12 +183,14 @@ static enum err check_schedule(const struct plan *p, struct diag *d)
     if (p->vpp > 1 && p->pp == 1)
         return fail(d, ERR_CONFIG, "vpp %d needs pp above 1: with one stage set vpp 1", p->vpp);
     if (p->schedule == SCHEDULE_1F1B && p->vpp > 1)
-        return fail(d, ERR_CONFIG, "schedule 1f1b has one chunk per stage, but vpp is %d: use schedule interleaved, or vpp 1",
+        return fail(d, ERR_CONFIG,
+                    "schedule 1f1b has one chunk per stage, but vpp is %d: use schedule interleaved, or vpp 1",
                     p->vpp);
     if (p->schedule == SCHEDULE_INTERLEAVED && p->vpp == 1)
         return fail(d, ERR_CONFIG, "schedule interleaved needs vpp above 1: use schedule 1f1b, or raise vpp");
     if (p->ep_overlap != (p->schedule == SCHEDULE_FWD_BWD))
-        return fail(d, ERR_CONFIG, "ep-overlap %d and schedule %s exclude each other: ep-overlap 1 is schedule fwd-bwd",
+        return fail(d, ERR_CONFIG,
+                    "ep-overlap %d and schedule %s exclude each other: ep-overlap 1 is schedule fwd-bwd",
                     p->ep_overlap, stack_schedules[p->schedule]);
     return OK;
 }
@@ -186,24 +202,33 @@ static enum err check_groups(const struct plan *p, struct diag *d)
     const char *const out = "raise gbs, lower dp or mbs, or change vpp-group";
     if (p->vpp == 1) return OK;
     if (m < p->pp)
-        return fail(d, ERR_CONFIG, "vpp %d needs at least pp %d micro-batches, but gbs / (mbs x dp) is %d: raise gbs, lower "
-                    "dp or mbs, or set vpp 1", p->vpp, p->pp, m);
-    if (g < p->pp) return fail(d, ERR_CONFIG, "vpp-group %d is smaller than pp %d: use %d or more", g, p->pp, p->pp);
-    if (g > m) return fail(d, ERR_CONFIG, "vpp-group %d exceeds the %d micro-batches of a step (pp %d): %s", g, m, p->pp, out);
+        return fail(d, ERR_CONFIG,
+                    "vpp %d needs at least pp %d micro-batches, but gbs / (mbs x dp) is %d: raise gbs, lower "
+                    "dp or mbs, or set vpp 1",
+                    p->vpp, p->pp, m);
+    if (g < p->pp)
+        return fail(d, ERR_CONFIG, "vpp-group %d is smaller than pp %d: use %d or more", g, p->pp, p->pp);
+    if (g > m)
+        return fail(d, ERR_CONFIG, "vpp-group %d exceeds the %d micro-batches of a step (pp %d): %s", g, m, p->pp,
+                    out);
     if (rest && rest < p->pp)
-        return fail(d, ERR_CONFIG, "vpp-group %d cuts %d micro-batches so that %d are left, fewer than pp %d: %s", g, m, rest,
-                    p->pp, out);
+        return fail(d, ERR_CONFIG, "vpp-group %d cuts %d micro-batches so that %d are left, fewer than pp %d: %s",
+                    g, m, rest, p->pp, out);
     return OK;
 }
 
 static enum err check_fwd_bwd(const struct plan *p, struct diag *d)
 {
     if (p->schedule != SCHEDULE_FWD_BWD) return OK;
-    if (p->ep == 1) return fail(d, ERR_CONFIG, "schedule fwd-bwd hides expert exchange, but ep is 1: raise ep, or set ep-overlap 0");
+    if (p->ep == 1)
+        return fail(d, ERR_CONFIG,
+                    "schedule fwd-bwd hides expert exchange, but ep is 1: raise ep, or set ep-overlap 0");
     if (p->pp > 1 && p->vpp == 1)
-        return fail(d, ERR_CONFIG, "schedule fwd-bwd with pp %d needs vpp above 1: raise vpp, or set ep-overlap 0", p->pp);
+        return fail(d, ERR_CONFIG,
+                    "schedule fwd-bwd with pp %d needs vpp above 1: raise vpp, or set ep-overlap 0", p->pp);
     if (p->recompute & 1 << RECOMPUTE_FULL)
-        return fail(d, ERR_CONFIG, "schedule fwd-bwd and recompute full exclude each other: choose recompute by module, or set "
+        return fail(d, ERR_CONFIG,
+                    "schedule fwd-bwd and recompute full exclude each other: choose recompute by module, or set "
                     "ep-overlap 0");
     return OK;
 }
@@ -213,20 +238,22 @@ static enum err check_recompute(const struct plan *p, const struct model *m, str
 {
     const int full = 1 << RECOMPUTE_FULL;
     if (p->recompute & full && p->recompute != full)
-        return fail(d, ERR_CONFIG, "recompute full holds every module already: give full alone, or modules without it");
+        return fail(d, ERR_CONFIG,
+                    "recompute full holds every module already: give full alone, or modules without it");
     if (p->recompute & 1 << RECOMPUTE_MOE_ACT && m->experts == 0)
         return fail(d, ERR_CONFIG, "recompute moe_act needs experts, but model %s has none: remove it", m->name);
     if (p->recompute & 1 << RECOMPUTE_MLA_UP_PROJ && m->attention != ATTENTION_MLA)
-        return fail(d, ERR_CONFIG, "recompute mla_up_proj needs MLA attention, but model %s has GQA: remove it", m->name);
+        return fail(d, ERR_CONFIG, "recompute mla_up_proj needs MLA attention, but model %s has GQA: remove it",
+                    m->name);
     return OK;
 }
 
-static enum err offered(const struct stack *s, const char *what, int32_t set, int option, const char *const names[],
-                        struct diag *d)
+static enum err offered(const struct stack *s, const char *what, int32_t set, int option,
+                        const char *const names[], struct diag *d)
 {
     if (set >> option & 1) return OK;
-    return fail(d, ERR_CONFIG, "%s %s is not offered by stack %s: choose another %s, or another stack", what, names[option],
-                s->name, what);
+    return fail(d, ERR_CONFIG, "%s %s is not offered by stack %s: choose another %s, or another stack", what,
+                names[option], s->name, what);
 }
 
 static enum err check_stack(const struct plan *p, const struct stack *s, struct diag *d)
@@ -236,10 +263,13 @@ static enum err check_stack(const struct plan *p, const struct stack *s, struct 
     for (int r = 0; r <= RECOMPUTE_FULL; r++)
         if (p->recompute >> r & 1) TRY(offered(s, "recompute", s->recomputes, r, stack_recomputes, d));
     if (p->split_wgrad && !s->split_wgrad)
-        return fail(d, ERR_CONFIG, "split-wgrad 1 is not offered by stack %s: set it to 0, or choose another stack", s->name);
+        return fail(d, ERR_CONFIG,
+                    "split-wgrad 1 is not offered by stack %s: set it to 0, or choose another stack", s->name);
     if (s->runs && p->precision != PRECISION_FP32)
-        return fail(d, ERR_LIMIT, "precision bf16 cannot be run by stack %s yet: set precision fp32, or take a stack that is "
-                    "only predicted", s->name);
+        return fail(d, ERR_LIMIT,
+                    "precision bf16 cannot be run by stack %s yet: set precision fp32, or take a stack that is "
+                    "only predicted",
+                    s->name);
     return OK;
 }
 
@@ -247,15 +277,17 @@ static enum err check_system(const struct plan *p, const struct system *s, struc
 {
     const enum dtype t = p->precision == PRECISION_FP32 ? DT_F32 : DT_BF16;
     if (!(s->peak_flop_per_s[t] > 0))
-        return fail(d, ERR_CONFIG, "precision %s has no peak on system %s: choose another", dtype_name(t), s->name);
+        return fail(d, ERR_CONFIG, "precision %s has no peak on system %s: choose another", dtype_name(t),
+                    s->name);
     if (p->domain_gpus < 1 || p->domain_gpus > s->domain)
-        return fail(d, ERR_CONFIG, "domain-gpus %d is outside 1 to %d, the GPUs of one NVLink domain of system %s",
+        return fail(d, ERR_CONFIG,
+                    "domain-gpus %d is outside 1 to %d, the GPUs of one NVLink domain of system %s",
                     p->domain_gpus, s->domain, s->name);
     return OK;
 }
 
 /* ---- capacity ---- */
-/* The most a rank can receive, as a factor on even routing: every token picks as many of its experts as it can. */
+/* The most a rank can receive, over even routing: every token picks as many of its experts as it can. */
 static double worst_capacity(const struct plan *p, const struct model *m)
 {
     const int here = m->experts / p->ep, picked = m->topk < here ? m->topk : here;
@@ -266,9 +298,12 @@ static enum err check_capacity(const struct plan *p, const struct model *m, stru
 {
     if (m->experts == 0 || p->capacity == 0 || p->capacity == PLAN_CAPACITY_WORST) return OK;
     const double worst = worst_capacity(p, m);
-    if (!(p->capacity >= 1)) return fail(d, ERR_CONFIG, "capacity %g is below 1, the rows of even routing: use 1 or more, or worst", p->capacity);
+    if (!(p->capacity >= 1))
+        return fail(d, ERR_CONFIG, "capacity %g is below 1, the rows of even routing: use 1 or more, or worst",
+                    p->capacity);
     if (p->capacity > worst)
-        return fail(d, ERR_CONFIG, "capacity %g exceeds %g, the most a rank can receive (ep %d, topk %d, %d experts): use worst",
+        return fail(d, ERR_CONFIG,
+                    "capacity %g exceeds %g, the most a rank can receive (ep %d, topk %d, %d experts): use worst",
                     p->capacity, worst, p->ep, m->topk, m->experts);
     return OK;
 }
@@ -292,7 +327,8 @@ int64_t plan_capacity_rows(const struct job *j, int at)
 static void fill_options(struct job *j)
 {
     struct plan *p = &j->plan;
-    if (p->schedule < 0) p->schedule = p->ep_overlap ? SCHEDULE_FWD_BWD : p->vpp > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
+    if (p->schedule < 0)
+        p->schedule = p->ep_overlap ? SCHEDULE_FWD_BWD : p->vpp > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
     if (p->schedule == SCHEDULE_FWD_BWD) p->ep_overlap = 1;
     if (p->vpp_group == 0) p->vpp_group = p->pp;
     if (p->dispatcher < 0) p->dispatcher = j->stack.dispatcher;
@@ -314,12 +350,15 @@ static enum err fill_sizes(struct job *j, struct diag *d)
     struct plan *p = &j->plan;
     const int64_t of = (int64_t)(j->stack.vocab_multiple > 0 ? j->stack.vocab_multiple : 1) * p->tp;
     const int64_t padded = (j->model.vocab + of - 1) / of * of;
-    if (padded > INT_MAX) return fail(d, ERR_LIMIT, "vocab %d padded to a multiple of %lld is too large", j->model.vocab, (long long)of);
+    if (padded > INT_MAX)
+        return fail(d, ERR_LIMIT, "vocab %d padded to a multiple of %lld is too large", j->model.vocab,
+                    (long long)of);
     p->vocab_padded = (int32_t)padded;
     p->dp = p->gpus / (p->tp * p->cp * p->pp);
     p->edp = p->gpus / (p->etp * p->ep * p->pp);
     p->n_micro = p->gbs / (p->mbs * p->dp);
-    if (p->domain_gpus == 0) p->domain_gpus = place_domain_gpus(p->gpus, j->system.domain, j->system.gpus_per_host);
+    if (p->domain_gpus == 0)
+        p->domain_gpus = place_domain_gpus(p->gpus, j->system.domain, j->system.gpus_per_host);
     if (p->capacity == 0 && j->model.experts > 0) p->capacity = default_capacity(j);
     return OK;
 }

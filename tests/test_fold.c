@@ -1,5 +1,5 @@
-/* The two folds: the group lists of Megatron's documentation and of case C02 word for word, and over random plans an
- * independent reading of the order strings: a group is the ranks that agree on every axis that it does not span. */
+/* The two folds: the group lists of Megatron's documentation and of case C02 word for word, and over random plans
+ * an independent reading of the order strings: a group is the ranks that agree on every axis it does not span. */
 #include "models/fold.h"
 #include "tests/test.h"
 #include <stdio.h>
@@ -11,7 +11,9 @@ static int32_t ranks[MOST];
 
 static void set_plan(int gpus, int tp, int cp, int pp, int etp, int ep, int order)
 {
-    job = (struct job){ .plan = { .gpus = gpus, .tp = tp, .cp = cp, .pp = pp, .vpp = 1, .etp = etp, .ep = ep, .order = order } };
+    job = (struct job){ 0 };
+    job.plan = (struct plan){ .gpus = gpus, .tp = tp, .cp = cp, .pp = pp, .etp = etp, .ep = ep, .order = order };
+    job.plan.vpp = 1;
     job.plan.dp = gpus / (tp * cp * pp);
     job.plan.edp = gpus / (etp * ep * pp);
 }
@@ -111,10 +113,17 @@ static void decode_plan(int place[AXES], int rank, int expert)
 
 static const struct { enum group g; int expert, span; } kinds[] = {
     { GROUP_NONE, 0, 0 },
-    { GROUP_TP, 0, 1 << TP },   { GROUP_CP, 0, 1 << CP },             { GROUP_DP, 0, 1 << DP },
-    { GROUP_PP, 0, 1 << PP },   { GROUP_DPCP, 0, 1 << CP | 1 << DP }, { GROUP_TPDPCP, 0, 1 << TP | 1 << CP | 1 << DP },
-    { GROUP_ETP, 1, 1 << TP },  { GROUP_EP, 1, 1 << CP },             { GROUP_EDP, 1, 1 << DP },
-    { GROUP_PP, 1, 1 << PP },   { GROUP_TPEP, 1, 1 << TP | 1 << CP },
+    { GROUP_TP, 0, 1 << TP },
+    { GROUP_CP, 0, 1 << CP },
+    { GROUP_DP, 0, 1 << DP },
+    { GROUP_PP, 0, 1 << PP },
+    { GROUP_DPCP, 0, 1 << CP | 1 << DP },
+    { GROUP_TPDPCP, 0, 1 << TP | 1 << CP | 1 << DP },
+    { GROUP_ETP, 1, 1 << TP },
+    { GROUP_EP, 1, 1 << CP },
+    { GROUP_EDP, 1, 1 << DP },
+    { GROUP_PP, 1, 1 << PP },
+    { GROUP_TPEP, 1, 1 << TP | 1 << CP },
     { GROUP_WORLD, 0, 1 << TP | 1 << CP | 1 << DP | 1 << PP },
 };
 
@@ -289,9 +298,16 @@ END_TEST
 int main(void)
 {
     const TTest *const test[] = {
-        megatron_example_of_16_ranks, pipeline_before_data, experts_over_more_ranks_than_dp, etp_is_what_is_given,
-        groups_are_the_ranks_that_agree_elsewhere, coordinates_read_back, every_rank_of_a_group_lists_the_same_members,
-        kv_groups_hold_the_same_heads, neighbours_are_sender_and_receiver, embed_spans_the_stages_that_hold_the_table,
+        megatron_example_of_16_ranks,
+        pipeline_before_data,
+        experts_over_more_ranks_than_dp,
+        etp_is_what_is_given,
+        groups_are_the_ranks_that_agree_elsewhere,
+        coordinates_read_back,
+        every_rank_of_a_group_lists_the_same_members,
+        kv_groups_hold_the_same_heads,
+        neighbours_are_sender_and_receiver,
+        embed_spans_the_stages_that_hold_the_table,
         names_are_those_of_the_list,
     };
     return test_main("fold", test, LEN(test), 300);

@@ -1,5 +1,5 @@
-/* Layouts: published strings word for word, cases A04, C01, C04 and C08, what is refused and in which words, the even
- * spread as a property, and that what is printed reads back as itself. */
+/* Layouts: published strings word for word, cases A04, C01, C04 and C08, what is refused and in which words, the
+ * even spread as a property, and that what is printed reads back as itself. */
 #include "models/layout.h"
 #include "tests/test.h"
 #include <stdio.h>
@@ -89,7 +89,8 @@ START_TEST(a_chunk_needs_a_layer)                   /* case C01: 48 chunks */
     ck_assert_int_eq(layout_parse(&l, "auto", 48, 0, 2, 24, &d), OK);
     for (int c = 1; c < 47; c++) ck_assert_int_ge(on(&l, c), 1);
     ck_assert_int_eq(layout_parse(&l, "auto", 24, 0, 2, 24, &d), ERR_CONFIG);
-    ck_assert_ptr_nonnull(strstr(d.text, "pp 2 x vpp 24 = 48 chunks, but 24 layers with embedding and loss fill at most 26"));
+    ck_assert_ptr_nonnull(
+        strstr(d.text, "pp 2 x vpp 24 = 48 chunks, but 24 layers with embedding and loss fill at most 26"));
 }
 END_TEST
 
@@ -97,9 +98,9 @@ START_TEST(a_layout_of_other_sizes_names_both)      /* case C08: 16 chunks again
 {
     const char *text = "Et*4|(tttt|)*14tmL";
     ck_assert_int_eq(layout_parse(&l, text, 61, 1, 4, 1, &d), ERR_CONFIG);
-    ck_assert_ptr_nonnull(strstr(d.text, "16 chunks, but pp 4 x vpp 1 = 4: 16 chunks over pp 4 need vpp 4"));
+    ck_assert_ptr_nonnull(strstr(d.text, "16 chunks, but pp 4 x vpp 1 = 4: set layout auto, or vpp 4"));
     ck_assert_int_eq(layout_parse(&l, text, 61, 1, 8, 1, &d), ERR_CONFIG);
-    ck_assert_ptr_nonnull(strstr(d.text, "need vpp 2"));
+    ck_assert_ptr_nonnull(strstr(d.text, "pp 8 x vpp 1 = 8: set layout auto, or vpp 2"));
     ck_assert_int_eq(layout_parse(&l, "auto", 61, 1, 4, 1, &d), OK);
     ck_assert_int_eq(l.n_chunk, 4);
     for (int c = 0; c < 4; c++) ck_assert_int_eq(on(&l, c) + (c == 0) + 2 * (c == 3), 16);
@@ -170,7 +171,7 @@ static void check_spread(const struct layout *x, int layers, int mtp)
         ck_assert_int_ge(on(x, c), 0);
         ck_assert_int_ge(units(x, c), average);
         ck_assert_int_le(units(x, c), average + 1);
-        const int joined = c == n - 1 && mtp && average < 2;    /* m and L stay together: this chunk may be the heavier */
+        const int joined = c == n - 1 && mtp && average < 2;    /* m and L stay together, the heavier for it */
         if (c > 0 && !joined) ck_assert_int_le(units(x, c), units(x, c - 1));
     }
 }

@@ -1,7 +1,8 @@
-/* Placement: case E05 and the design's racks, and place_of over random plans against a walk over every rank of every
- * group that knows no strides. */
+/* Placement: case E05 and the design's racks, and place_of over random plans against a walk over every rank of
+ * every group that knows no strides. */
 #include "models/place.h"
 #include "tests/test.h"
+#include <stdio.h>
 
 enum { MOST = 1024, PLANS = 700 };
 
@@ -9,7 +10,9 @@ static struct job job;
 
 static void set_plan(int gpus, int tp, int cp, int pp, int etp, int ep, int order)
 {
-    job = (struct job){ .plan = { .gpus = gpus, .tp = tp, .cp = cp, .pp = pp, .vpp = 1, .etp = etp, .ep = ep, .order = order } };
+    job = (struct job){ 0 };
+    job.plan = (struct plan){ .gpus = gpus, .tp = tp, .cp = cp, .pp = pp, .etp = etp, .ep = ep, .order = order };
+    job.plan.vpp = 1;
     job.plan.dp = gpus / (tp * cp * pp);
     job.plan.edp = gpus / (etp * ep * pp);
 }
@@ -17,16 +20,17 @@ static void set_plan(int gpus, int tp, int cp, int pp, int etp, int ep, int orde
 START_TEST(domains_are_filled_evenly)
 {
     static const struct { int gpus, domain, per_host, want; } row[] = {
-        { 256, 72, 4, 64 }, { 288, 72, 4, 72 }, { 1024, 8, 8, 8 }, { 1024, 72, 4, 64 }, { 72, 72, 4, 72 }, { 4, 8, 8, 4 },
-        { 4, 72, 4, 4 },    { 12, 8, 8, 6 },    { 13, 8, 8, 1 },   { 8, 1, 1, 1 },      { 96, 72, 4, 48 },
-        { 144, 72, 4, 72 }, { 36, 8, 8, 6 },    { 40, 8, 8, 8 },   { 8, 8, 0, 8 },
+        { 256, 72, 4, 64 }, { 288, 72, 4, 72 }, { 1024, 8, 8, 8 }, { 1024, 72, 4, 64 }, { 72, 72, 4, 72 },
+        { 4, 8, 8, 4 },     { 4, 72, 4, 4 },    { 12, 8, 8, 6 },   { 13, 8, 8, 1 },     { 8, 1, 1, 1 },
+        { 96, 72, 4, 48 },  { 144, 72, 4, 72 }, { 36, 8, 8, 6 },   { 40, 8, 8, 8 },     { 8, 8, 0, 8 },
     };
     for (int i = 0; i < LEN(row); i++)
         ck_assert_int_eq(place_domain_gpus(row[i].gpus, row[i].domain, row[i].per_host), row[i].want);
 }
 END_TEST
 
-START_TEST(full_racks_make_expert_groups_straddle)      /* case E05: 64 hosts x 4 GPUs, 18 or 16 hosts of a rack used */
+/* Case E05: 64 hosts of 4 GPUs, 18 or 16 hosts of a rack used. */
+START_TEST(full_racks_make_expert_groups_straddle)
 {
     set_plan(256, 1, 1, 1, 1, 32, ORDER_TP_CP_EP_DP_PP);
     job.plan.domain_gpus = 72;
@@ -139,7 +143,8 @@ static struct place walk(enum group g)
         const int index = fold_members(&job, g == GROUP_PREV ? GROUP_NEXT : g, r, ranks);
         if (!brings(g, r, index)) continue;
         const struct seen s = seen[x.groups++] = look(ranks, x.size, touched);
-        for (int d = 0; d < MOST; d++) leaving[d] += s.domains > 1 && (pairs ? d == place_domain(&job.plan, r) : touched[d]);
+        const int sender = pairs ? place_domain(&job.plan, r) : -1;
+        for (int d = 0; d < MOST; d++) leaving[d] += s.domains > 1 && (pairs ? d == sender : touched[d]);
         if (s.domains > x.domains || (s.domains == x.domains && s.fewest < x.in_domain))
             x.domains = s.domains, x.in_domain = s.fewest;
         x.same_rail &= s.rails;
@@ -170,6 +175,25 @@ static void random_plan(uint64_t *seed)
     }
 }
 
+struct shown { char text[160]; };
+
+static struct shown place_shown(const struct place *x)
+{
+    struct shown s;
+    snprintf(s.text, sizeof s.text, "size %d link %d domains %d in %d straddles %d of %d rail %d share %d", x->size,
+             x->link, x->domains, x->in_domain, x->straddles, x->groups, x->same_rail, x->nic_share);
+    return s;
+}
+
+static const char *plan_shown(void)
+{
+    static char text[160];
+    const struct plan *p = &job.plan;
+    snprintf(text, sizeof text, "gpus %d tp %d cp %d pp %d vpp %d etp %d ep %d order %d domain %d", p->gpus, p->tp,
+             p->cp, p->pp, p->vpp, p->etp, p->ep, p->order, p->domain_gpus);
+    return text;
+}
+
 START_TEST(place_of_equals_a_walk_over_every_rank)
 {
     uint64_t seed = 7;
@@ -178,13 +202,8 @@ START_TEST(place_of_equals_a_walk_over_every_rank)
         random_plan(&seed);
         for (enum group g = 0; g < GROUP_COUNT; g++) {
             const struct place got = place_of(&job, g), want = walk(g);
-            ck_assert_msg(memcmp(&got, &want, sizeof got) == 0,
-                          "plan %d group %s: gpus %d tp %d cp %d pp %d vpp %d etp %d ep %d order %d domain %d: size %d %d link %d %d domains "
-                          "%d %d in %d %d straddles %d %d groups %d %d rail %d %d share %d %d", i, fold_group_name(g), job.plan.gpus,
-                          job.plan.tp, job.plan.cp, job.plan.pp, job.plan.vpp, job.plan.etp, job.plan.ep, job.plan.order,
-                          job.plan.domain_gpus, got.size, want.size, got.link, want.link, got.domains, want.domains,
-                          got.in_domain, want.in_domain, got.straddles, want.straddles, got.groups, want.groups,
-                          got.same_rail, want.same_rail, got.nic_share, want.nic_share);
+            ck_assert_msg(memcmp(&got, &want, sizeof got) == 0, "plan %d (%s), %s: got %s, want %s", i, plan_shown(),
+                          fold_group_name(g), place_shown(&got).text, place_shown(&want).text);
             straddling += got.straddles > 0;
             apart += got.link == LINK_NIC && got.straddles == 0;
         }
@@ -197,7 +216,10 @@ END_TEST
 int main(void)
 {
     const TTest *const test[] = {
-        domains_are_filled_evenly, full_racks_make_expert_groups_straddle, expert_groups_of_64_in_full_racks, hosts_of_8,
+        domains_are_filled_evenly,
+        full_racks_make_expert_groups_straddle,
+        expert_groups_of_64_in_full_racks,
+        hosts_of_8,
         place_of_equals_a_walk_over_every_rank,
     };
     return test_main("place", test, LEN(test), 600);

@@ -1,5 +1,5 @@
-/* What follows from a plan and what it may not be: cases A05, C01, C02, C04, C06, C08, C11 and C12, every rule with its own
- * words and both numbers, and any nonsense in any field is refused without harm. */
+/* What follows from a plan and what it may not be: cases A05, C01, C02, C04, C06, C08, C11 and C12, every rule with
+ * its own words and both numbers, and any nonsense in any field is refused without harm. */
 #include "models/place.h"
 #include "tests/test.h"
 #include <limits.h>
@@ -64,9 +64,9 @@ END_TEST
 START_TEST(the_split_is_chosen_when_layers_do_not_divide)   /* case C04: 46 layers, the first dense */
 {
     accept(QWEN "gpus 64 tp 4 pp 4 ep 16 mbs 2 gbs 16 seq 4096");
-    job.model = (struct model){ .name = "glm-4.5-air-like", .layers = 46, .hidden = 4096, .vocab = 151552, .heads = 96,
-                                .kv_heads = 8, .head_dim = 128, .ffn = 10944, .dense_layers = 1, .experts = 128, .topk = 8,
-                                .expert_ffn = 1408, .shared_ffn = 1408 };
+    job.model = (struct model){ .name = "glm-4.5-air-like", .layers = 46, .hidden = 4096, .vocab = 151552,
+                                .heads = 96, .kv_heads = 8, .head_dim = 128, .ffn = 10944, .dense_layers = 1,
+                                .experts = 128, .topk = 8, .expert_ffn = 1408, .shared_ffn = 1408 };
     job.plan.tp = 8;
     ck_assert_msg(plan_resolve(&job, &d) == OK, "%s", d.text);
     ck_assert(job.plan.dp == 2 && job.plan.edp == 1 && job.plan.n_micro == 4);
@@ -77,7 +77,8 @@ START_TEST(the_split_is_chosen_when_layers_do_not_divide)   /* case C04: 46 laye
     ck_assert_int_eq(job.plan.split.first[1], 12);
     job.plan.gpus = 32;
     ck_assert_int_eq(plan_resolve(&job, &d), ERR_CONFIG);
-    ck_assert(test_has(d.text, (const char *[]){ "etp 1 x ep 16 x pp 4 = 64 does not divide gpus 32", "64 GPUs", NULL }));
+    ck_assert(test_has(d.text,
+                       (const char *[]){ "etp 1 x ep 16 x pp 4 = 64 does not divide gpus 32", "64 GPUs", NULL }));
 }
 END_TEST
 
@@ -94,7 +95,8 @@ START_TEST(micro_batches_come_in_groups)                    /* case C06 */
         sprintf(pp, "pp %d", row[i].pp);
         sprintf(m, "%d", row[i].m);
         if (row[i].ok) accept(flags);
-        else if (row[i].group == 3) refuse(flags, ERR_CONFIG, (const char *[]){ "vpp-group 3", "smaller than", pp, NULL });
+        else if (row[i].group == 3)
+            refuse(flags, ERR_CONFIG, (const char *[]){ "vpp-group 3", "smaller than", pp, NULL });
         else refuse(flags, ERR_CONFIG, (const char *[]){ pp, m, "raise gbs, lower dp or mbs, or", NULL });
     }
     refuse(QWEN "gpus 8 pp 4 vpp 2 seq 4096 gbs 9", ERR_CONFIG,        /* m must be whole first */
@@ -128,7 +130,9 @@ END_TEST
 
 START_TEST(sequences_are_cut_evenly)                        /* case C11 */
 {
-    static const struct { int cp, tp, multiple; } row[] = { { 4, 2, 8 }, { 2, 4, 8 }, { 1, 4, 4 }, { 4, 1, 8 }, { 8, 8, 64 }, { 2, 3, 12 } };
+    static const struct { int cp, tp, multiple; } row[] = {
+        { 4, 2, 8 }, { 2, 4, 8 }, { 1, 4, 4 }, { 4, 1, 8 }, { 8, 8, 64 }, { 2, 3, 12 },
+    };
     for (int i = 0; i < LEN(row); i++) {
         const struct plan p = { .cp = row[i].cp, .tp = row[i].tp, .sp = row[i].tp > 1 };
         ck_assert_int_eq(plan_seq_multiple(&p), row[i].multiple);
@@ -137,17 +141,20 @@ START_TEST(sequences_are_cut_evenly)                        /* case C11 */
     refuse(QWEN "gpus 8 cp 2 tp 4 seq 4100 gbs 8", ERR_CONFIG,
            (const char *[]){ "seq 4100", "8 (cp 2", "tp 4", "4096 or 4104", NULL });
     refuse(QWEN "gpus 8 cp 2 seq 7 gbs 8", ERR_CONFIG, (const char *[]){ "seq 7", "4 (cp 2", "4 or 8", NULL });
-    refuse(QWEN "gpus 8 tp 4 seq 4098 gbs 8", ERR_CONFIG, (const char *[]){ "seq 4098", "tp 4", "4096 or 4100", NULL });
+    refuse(QWEN "gpus 8 tp 4 seq 4098 gbs 8", ERR_CONFIG,
+           (const char *[]){ "seq 4098", "tp 4", "4096 or 4100", NULL });
 }
 END_TEST
 
 START_TEST(experts_with_tp_need_sequence_parallelism)       /* case C12 */
 {
-    refuse(QWEN "gpus 2 tp 2 sp 0 seq 4096 gbs 8", ERR_CONFIG, (const char *[]){ "tp 2 with experts needs sp 1", NULL });
+    refuse(QWEN "gpus 2 tp 2 sp 0 seq 4096 gbs 8", ERR_CONFIG,
+           (const char *[]){ "tp 2 with experts needs sp 1", NULL });
     accept(QWEN "gpus 2 tp 2 sp 1 seq 4096 gbs 8");
     accept(QWEN "gpus 2 tp 2 seq 4096 gbs 8");
     ck_assert_int_eq(job.plan.sp, 1);
-    refuse(DENSE "gpus 2 tp 2 sp 0 seq 4096 gbs 8", ERR_LIMIT, (const char *[]){ "sp 0 with tp > 1", "not built yet", NULL });
+    refuse(DENSE "gpus 2 tp 2 sp 0 seq 4096 gbs 8", ERR_LIMIT,
+           (const char *[]){ "sp 0 with tp > 1", "not built yet", NULL });
     accept(QWEN "gpus 2 tp 1 sp 0 seq 4096 gbs 8");
 }
 END_TEST
@@ -176,7 +183,7 @@ START_TEST(capacity_lies_between_even_and_worst)
     accept(DSV3 "gpus 64 ep 64 seq 4096 gbs 64 capacity 1.1");
     ck_assert_int_eq(plan_capacity_rows(&job, 0), 36045);   /* 36044.8 */
     accept(DSV3 "gpus 64 ep 64 seq 4096 gbs 64 capacity worst");
-    ck_assert_int_eq(plan_capacity_rows(&job, 0), 4096 * 64 * 4);      /* 4 experts here: a token picks each at most once */
+    ck_assert_int_eq(plan_capacity_rows(&job, 0), 4096 * 64 * 4);       /* a token picks each of 4 experts once */
     accept(DSV3 "gpus 8 ep 8 seq 4096 gbs 64 capacity worst");
     ck_assert_int_eq(plan_capacity_rows(&job, 0), 4096 * 8 * 8);
     refuse(DSV3 "gpus 4 ep 4 seq 4096 gbs 64 capacity 4.5", ERR_CONFIG,
@@ -197,7 +204,8 @@ START_TEST(defaults_follow_from_the_rest)
 {
     accept(DSV3 "gpus 256 pp 4 vpp 4 ep 64 seq 4096 gbs 4096");
     const struct plan *p = &job.plan;
-    ck_assert(p->schedule == SCHEDULE_INTERLEAVED && p->vpp_group == 4 && p->sp == 0 && p->dispatcher == DISPATCHER_ALLTOALL);
+    ck_assert(p->schedule == SCHEDULE_INTERLEAVED && p->vpp_group == 4 && p->sp == 0 &&
+              p->dispatcher == DISPATCHER_ALLTOALL);
     ck_assert(p->mtp == 1 && job.model.mtp == 1 && p->split.mtp_chunk == 15 && p->vocab_padded == 129280);
     ck_assert(p->domain_gpus == 64 && p->dp == 64 && p->edp == 1 && p->n_micro == 64);
     accept(DSV3 "gpus 256 pp 4 vpp 4 ep 64 seq 4096 gbs 4096 mtp 0 ep-overlap 1");
@@ -214,33 +222,45 @@ END_TEST
 START_TEST(every_rule_has_its_words)
 {
     static const struct { const char *flags; enum err e; const char *part[5]; } row[] = {
-        { QWEN "gpus 12 tp 2 pp 4 seq 4096 gbs 8", ERR_CONFIG, { "tp 2 x cp 1 x pp 4 = 8 does not divide gpus 12", "8 or 16 GPUs" } },
+        { QWEN "gpus 12 tp 2 pp 4 seq 4096 gbs 8", ERR_CONFIG,
+          { "tp 2 x cp 1 x pp 4 = 8 does not divide gpus 12", "8 or 16 GPUs" } },
         { QWEN "gpus 12 tp 2 pp 4 ep 4 seq 4096 gbs 8", ERR_CONFIG, { "does not divide gpus 12", "use 16 GPUs" } },
-        { QWEN "gpus 16 pp 2 ep 2 etp 8 seq 4096 gbs 8", ERR_CONFIG, { "etp 8 x ep 2 x pp 2 = 32 does not divide gpus 16" } },
+        { QWEN "gpus 16 pp 2 ep 2 etp 8 seq 4096 gbs 8", ERR_CONFIG,
+          { "etp 8 x ep 2 x pp 2 = 32 does not divide gpus 16" } },
         { QWEN "gpus 16 tp 2 pp 2 ep 4 order tp-cp-ep-pp-dp seq 4096 gbs 8", ERR_CONFIG,
           { "order tp-cp-ep-pp-dp with pp 2", "dp is 4 and edp 2", "tp-cp-ep-dp-pp" } },
-        { QWEN "gpus 24 ep 24 seq 4096 gbs 24", ERR_CONFIG, { "ep 24 does not divide experts 128", "divisors of 128" } },
+        { QWEN "gpus 24 ep 24 seq 4096 gbs 24", ERR_CONFIG,
+          { "ep 24 does not divide experts 128", "divisors of 128" } },
         { QWEN "gpus 5 etp 5 seq 4096 gbs 10", ERR_CONFIG, { "etp 5 does not divide expert_ffn 768" } },
         { QWEN "gpus 3 tp 3 seq 4098 gbs 8", ERR_CONFIG, { "tp 3 does not divide heads 32" } },
         { DSV3 "gpus 3 tp 3 seq 4098 gbs 8", ERR_CONFIG, { "tp 3 does not divide heads 128" } },
         { QWEN "gpus 2 tp 2 seq 4097 gbs 8", ERR_CONFIG, { "seq 4097", "tp 2", "4096 or 4098" } },
-        { QWEN "gpus 8 seq 4096 gbs 4", ERR_CONFIG, { "gbs 4 is not a multiple of mbs 1 x dp 8 = 8", "use gbs 8" } },
+        { QWEN "gpus 8 seq 4096 gbs 4", ERR_CONFIG,
+          { "gbs 4 is not a multiple of mbs 1 x dp 8 = 8", "use gbs 8" } },
         { QWEN "gpus 8 vpp 2 seq 4096 gbs 8", ERR_CONFIG, { "vpp 2 needs pp above 1" } },
         { QWEN "gpus 8 pp 2 vpp 2 schedule 1f1b seq 4096 gbs 8", ERR_CONFIG, { "schedule 1f1b", "vpp is 2" } },
-        { QWEN "gpus 8 pp 2 schedule interleaved seq 4096 gbs 8", ERR_CONFIG, { "schedule interleaved needs vpp above 1" } },
-        { QWEN "gpus 8 ep 8 schedule 1f1b ep-overlap 1 seq 4096 gbs 8", ERR_CONFIG, { "ep-overlap 1 and schedule 1f1b" } },
+        { QWEN "gpus 8 pp 2 schedule interleaved seq 4096 gbs 8", ERR_CONFIG,
+          { "schedule interleaved needs vpp above 1" } },
+        { QWEN "gpus 8 ep 8 schedule 1f1b ep-overlap 1 seq 4096 gbs 8", ERR_CONFIG,
+          { "ep-overlap 1 and schedule 1f1b" } },
         { QWEN "gpus 8 ep-overlap 1 seq 4096 gbs 8", ERR_CONFIG, { "schedule fwd-bwd", "ep is 1" } },
-        { QWEN "gpus 8 pp 2 ep 4 ep-overlap 1 seq 4096 gbs 8", ERR_CONFIG, { "schedule fwd-bwd with pp 2 needs vpp above 1" } },
-        { QWEN "gpus 8 ep 8 ep-overlap 1 recompute full seq 4096 gbs 8", ERR_CONFIG, { "fwd-bwd and recompute full" } },
+        { QWEN "gpus 8 pp 2 ep 4 ep-overlap 1 seq 4096 gbs 8", ERR_CONFIG,
+          { "schedule fwd-bwd with pp 2 needs vpp above 1" } },
+        { QWEN "gpus 8 ep 8 ep-overlap 1 recompute full seq 4096 gbs 8", ERR_CONFIG,
+          { "fwd-bwd and recompute full" } },
         { DENSE "gpus 8 ep 8 seq 4096 gbs 8", ERR_CONFIG, { "ep 8 and etp 1 need experts", "llama3-8b has none" } },
         { DENSE "gpus 8 etp 2 seq 4096 gbs 8", ERR_CONFIG, { "ep 1 and etp 2 need experts" } },
         { DENSE "gpus 8 recompute selective:moe_act seq 4096 gbs 8", ERR_CONFIG, { "moe_act needs experts" } },
         { QWEN "gpus 8 recompute selective:mla_up_proj seq 4096 gbs 8", ERR_CONFIG, { "mla_up_proj needs MLA" } },
-        { QWEN "gpus 8 recompute selective:full+layernorm seq 4096 gbs 8", ERR_CONFIG, { "recompute full", "alone" } },
+        { QWEN "gpus 8 recompute selective:full+layernorm seq 4096 gbs 8", ERR_CONFIG,
+          { "recompute full", "alone" } },
         { QWEN "gpus 8 domain-gpus 80 seq 4096 gbs 8", ERR_CONFIG, { "domain-gpus 80 is outside 1 to 72" } },
-        { QWEN "gpus 8 mtp 1 pp 2 layout 24,23 seq 4096 gbs 8", ERR_CONFIG, { "layout places 47 layers", "has 48" } },
-        { "model tiny-moe stack mcore-2510 system host precision bf16 gpus 2", ERR_CONFIG, { "precision bf16 has no peak", "host" } },
-        { "model tiny-moe stack moefold system h100-sxm gpus 2 seq 64 gbs 8", ERR_LIMIT, { "precision bf16 cannot be run", "moefold" } },
+        { QWEN "gpus 8 mtp 1 pp 2 layout 24,23 seq 4096 gbs 8", ERR_CONFIG,
+          { "layout places 47 layers", "has 48" } },
+        { "model tiny-moe stack mcore-2510 system host precision bf16 gpus 2", ERR_CONFIG,
+          { "precision bf16 has no peak", "host" } },
+        { "model tiny-moe stack moefold system h100-sxm gpus 2 seq 64 gbs 8", ERR_LIMIT,
+          { "precision bf16 cannot be run", "moefold" } },
     };
     for (int i = 0; i < LEN(row); i++) refuse(row[i].flags, row[i].e, row[i].part);
 }
@@ -283,9 +303,10 @@ END_TEST
 /* Every integer of the plan that a user can set. */
 static int32_t *field(struct plan *p, int i)
 {
-    int32_t *const f[] = { &p->gpus, &p->tp, &p->cp, &p->pp, &p->vpp, &p->etp, &p->ep, &p->order, &p->schedule, &p->vpp_group, &p->mbs,
-                           &p->gbs, &p->seq, &p->precision, &p->recompute, &p->dispatcher, &p->ep_overlap, &p->split_wgrad,
-                           &p->sp, &p->mtp, &p->domain_gpus };
+    int32_t *const f[] = { &p->gpus, &p->tp,        &p->cp,         &p->pp,         &p->vpp,        &p->etp,
+                           &p->ep,   &p->order,     &p->schedule,   &p->vpp_group,  &p->mbs,        &p->gbs,
+                           &p->seq,  &p->precision, &p->recompute,  &p->dispatcher, &p->ep_overlap, &p->split_wgrad,
+                           &p->sp,   &p->mtp,       &p->domain_gpus };
     return f[i % LEN(f)];
 }
 
@@ -298,7 +319,8 @@ START_TEST(nonsense_is_refused_without_harm)
     const struct job good = job;
     for (int i = 0; i < 100000; i++) {
         job = good;
-        for (int k = test_random(&seed, 3); k >= 0; k--) *field(&job.plan, test_random(&seed, 21)) = odd[test_random(&seed, LEN(odd))];
+        for (int k = test_random(&seed, 3); k >= 0; k--)
+            *field(&job.plan, test_random(&seed, 21)) = odd[test_random(&seed, LEN(odd))];
         d.text[0] = 0;
         const enum err e = plan_resolve(&job, &d);
         ck_assert(e == OK || e == ERR_CONFIG || e == ERR_LIMIT);
@@ -317,10 +339,18 @@ END_TEST
 int main(void)
 {
     const TTest *const test[] = {
-        etp_never_inherits_tp, ep_may_exceed_dp, the_split_is_chosen_when_layers_do_not_divide, micro_batches_come_in_groups,
-        a_layout_of_other_sizes_is_refused_or_made_anew, sequences_are_cut_evenly,
-        experts_with_tp_need_sequence_parallelism, rows_do_not_shrink_with_ep, capacity_lies_between_even_and_worst,
-        defaults_follow_from_the_rest, every_rule_has_its_words, what_a_model_or_stack_lacks_is_refused,
+        etp_never_inherits_tp,
+        ep_may_exceed_dp,
+        the_split_is_chosen_when_layers_do_not_divide,
+        micro_batches_come_in_groups,
+        a_layout_of_other_sizes_is_refused_or_made_anew,
+        sequences_are_cut_evenly,
+        experts_with_tp_need_sequence_parallelism,
+        rows_do_not_shrink_with_ep,
+        capacity_lies_between_even_and_worst,
+        defaults_follow_from_the_rest,
+        every_rule_has_its_words,
+        what_a_model_or_stack_lacks_is_refused,
         nonsense_is_refused_without_harm,
     };
     return test_main("plan_check", test, LEN(test), 300);
