@@ -1,6 +1,7 @@
-/* Text -> tree. libyaml's events are turned into nodes that remember where they stood; whatever two readers of YAML
- * could disagree about (duplicates, anchors, tags, several documents) is refused here, so the rest of the program
- * sees plain maps, lists and scalars. Characters are checked first, because libyaml reports bad ones without a line. */
+/* Text -> tree. libyaml's events are turned into nodes that remember where they stood; whatever two readers
+ * of YAML could disagree about (duplicates, anchors, tags, several documents) is refused here, so the rest of
+ * the program sees plain maps, lists and scalars. Characters are checked first, because libyaml reports bad
+ * ones without a line. */
 #include "models/cfg.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -37,7 +38,8 @@ struct cfg_shown cfg_shown(const char *text)
     const int cut = n == sizeof(s.text);
     if (cut) n = sizeof(s.text) - 4;
     while (cut && n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80) n--;    /* whole characters only */
-    for (size_t i = 0; i < n; i++) s.text[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7F ? '?' : text[i];
+    for (size_t i = 0; i < n; i++)
+        s.text[i] = (unsigned char)text[i] < ' ' || text[i] == 0x7F ? '?' : text[i];
     memcpy(s.text + n, cut ? "..." : "", cut ? 4 : 1);
     return s;
 }
@@ -69,15 +71,20 @@ static int cfg_printable(uint32_t c)
 static enum err cfg_check_text(const char *name, const char *text, size_t n, struct diag *d)
 {
     size_t line = 1, column = 1, i = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-    if (n > CFG_FILE_B) return fail(d, ERR_CONFIG, "%.200s:1:1: %zu bytes are more than the limit of %d: is this the"
-                                    " right file?", name, n, CFG_FILE_B);
+    if (n > CFG_FILE_B)
+        return fail(d, ERR_CONFIG,
+                    "%.200s:1:1: %zu bytes are more than the limit of %d: is this the"
+                    " right file?",
+                    name, n, CFG_FILE_B);
     while (i < n) {
         uint32_t code = 0;
         const size_t len = cfg_decode(&code, (const unsigned char *)text + i, n - i);
-        if (len == 0) return cfg_fail_at(d, name, line, column, "a byte is not UTF-8: save the file as UTF-8 text");
+        if (len == 0)
+            return cfg_fail_at(d, name, line, column, "a byte is not UTF-8: save the file as UTF-8 text");
         if (!cfg_printable(code)) {
             char what[96];
-            snprintf(what, sizeof(what), "character U+%04X is not allowed: save the file as plain text", (unsigned)code);
+            snprintf(what, sizeof(what), "character U+%04X is not allowed: save the file as plain text",
+                     (unsigned)code);
             return cfg_fail_at(d, name, line, column, what);
         }
         if (code == '\n') line++;
@@ -98,13 +105,14 @@ static long cfg_escape(const char *s, size_t n)
     return strspn(digits, "0123456789abcdefABCDEF") == 4 ? strtol(digits, NULL, 16) : -1;
 }
 
-/* JSON writes a character beyond U+FFFF as two escapes, which libyaml refuses: they become YAML's one "\U0001F600".
- * Columns behind one on its line are two less than in the file. Returns the length written. */
+/* JSON writes a character beyond U+FFFF as two escapes, which libyaml refuses: they become YAML's one
+ * "\U0001F600". Columns behind one on its line are two less than in the file. Returns the length written. */
 static size_t cfg_join_pairs(char *to, const char *text, size_t n)
 {
     size_t i = 0, out = 0;
     while (i < n) {
-        const long high = cfg_escape(text + i, n - i), low = n - i > 6 ? cfg_escape(text + i + 6, n - i - 6) : -1;
+        const long high = cfg_escape(text + i, n - i),
+                   low = n - i > 6 ? cfg_escape(text + i + 6, n - i - 6) : -1;
         if (high >= 0xD800 && high < 0xDC00 && low >= 0xDC00 && low < 0xE000) {
             char pair[16];
             snprintf(pair, sizeof(pair), "\\U%08lX", 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00));
@@ -129,9 +137,10 @@ static enum err cfg_event(struct cfg_reader *r, yaml_event_t *e)
     const char *problem = r->parser.problem != NULL ? r->parser.problem : "unreadable";
     const char *context = r->parser.context != NULL ? r->parser.context : "";
     char what[256];
-    snprintf(what, sizeof(what), "not YAML: %s%s%s: check indentation (spaces, no tabs), quotes and colons", problem,
-             *context ? " " : "", context);
-    return cfg_fail_at(r->d, r->c->name, r->parser.problem_mark.line + 1, r->parser.problem_mark.column + 1, what);
+    snprintf(what, sizeof(what), "not YAML: %s%s%s: check indentation (spaces, no tabs), quotes and colons",
+             problem, *context ? " " : "", context);
+    return cfg_fail_at(r->d, r->c->name, r->parser.problem_mark.line + 1, r->parser.problem_mark.column + 1,
+                       what);
 }
 
 static enum err cfg_node(struct cfg_reader *r, struct cfg_node *node, const yaml_event_t *e, int depth);
@@ -145,8 +154,8 @@ static enum err cfg_key(struct cfg_reader *r, const struct cfg_node *map, const 
     if (key->type != CFG_SCALAR) return cfg_fail(r->d, r->c, key, "a key is a word, not a map or a list");
     for (int i = 0; i < map->n; i++)
         if (cfg_same_key(map->key[i], key->text))
-            return cfg_fail(r->d, r->c, key, "'%s' stands twice, first on line %d: keep one", cfg_shown(key->text).text,
-                            map->child[i].line);
+            return cfg_fail(r->d, r->c, key, "'%s' stands twice, first on line %d: keep one",
+                            cfg_shown(key->text).text, map->child[i].line);
     return OK;
 }
 
@@ -156,7 +165,8 @@ static void cfg_room(struct cfg_reader *r, struct cfg_node *node)
     const size_t n = (size_t)node->n;
     if ((n & (n - 1)) != 0 && n > 0) return;
     node->child = arena_grow(r->a, node->child, n, n > 0 ? 2 * n : 1, sizeof(*node->child));
-    if (node->type == CFG_MAP) node->key = arena_grow(r->a, node->key, n, n > 0 ? 2 * n : 1, sizeof(*node->key));
+    if (node->type == CFG_MAP)
+        node->key = arena_grow(r->a, node->key, n, n > 0 ? 2 * n : 1, sizeof(*node->key));
 }
 
 /* One value of a list; or, of a map, a key (`e`) and the value behind it. */
@@ -183,7 +193,8 @@ static enum err cfg_child(struct cfg_reader *r, struct cfg_node *node, const yam
 static enum err cfg_children(struct cfg_reader *r, struct cfg_node *node, yaml_event_type_t end, int depth)
 {
     if (depth > CFG_DEPTH)
-        return cfg_fail(r->d, r->c, node, "nested %d deep, at most %d are read: flatten it", depth, CFG_DEPTH);
+        return cfg_fail(r->d, r->c, node, "nested %d deep, at most %d are read: flatten it", depth,
+                        CFG_DEPTH);
     for (;;) {
         yaml_event_t e;
         TRY(cfg_event(r, &e));
@@ -199,9 +210,11 @@ static enum err cfg_plain(struct cfg_reader *r, const struct cfg_node *node, con
                           const yaml_char_t *tag)
 {
     if (anchor != NULL)
-        return cfg_fail(r->d, r->c, node, "anchor '&%s' is not supported: write the value out", cfg_shown((const char *)anchor).text);
+        return cfg_fail(r->d, r->c, node, "anchor '&%s' is not supported: write the value out",
+                        cfg_shown((const char *)anchor).text);
     if (tag != NULL)
-        return cfg_fail(r->d, r->c, node, "tag '%s' is not supported: leave it out", cfg_shown((const char *)tag).text);
+        return cfg_fail(r->d, r->c, node, "tag '%s' is not supported: leave it out",
+                        cfg_shown((const char *)tag).text);
     return OK;
 }
 
@@ -210,7 +223,8 @@ static enum err cfg_scalar(struct cfg_reader *r, struct cfg_node *node, const ya
     const char *text = (const char *)e->data.scalar.value;
     node->type = CFG_SCALAR;
     TRY(cfg_plain(r, node, e->data.scalar.anchor, e->data.scalar.tag));
-    if (strlen(text) != e->data.scalar.length) return cfg_fail(r->d, r->c, node, "a text contains \\0: leave it out");
+    if (strlen(text) != e->data.scalar.length)
+        return cfg_fail(r->d, r->c, node, "a text contains \\0: leave it out");
     node->text = arena_strdup(r->a, text);
     return OK;
 }
@@ -231,7 +245,8 @@ static enum err cfg_node(struct cfg_reader *r, struct cfg_node *node, const yaml
         return cfg_children(r, node, YAML_SEQUENCE_END_EVENT, depth + 1);
     default:
         return cfg_fail(r->d, r->c, node, "alias '*%s' is not supported: write the value out",
-                        e->type == YAML_ALIAS_EVENT ? cfg_shown((const char *)e->data.alias.anchor).text : "");
+                        e->type == YAML_ALIAS_EVENT ? cfg_shown((const char *)e->data.alias.anchor).text
+                                                    : "");
     }
 }
 
@@ -242,22 +257,27 @@ static enum err cfg_document(struct cfg_reader *r, struct cfg_node *root)
     for (;;) {
         yaml_event_t e;
         TRY(cfg_event(r, &e));
-        const struct cfg_node here = { .line = (int)e.start_mark.line + 1, .column = (int)e.start_mark.column + 1 };
+        const struct cfg_node here = {.line = (int)e.start_mark.line + 1,
+                                      .column = (int)e.start_mark.column + 1};
         const yaml_event_type_t type = e.type;
         enum err status = OK;
         if (type == YAML_DOCUMENT_START_EVENT && ++n_document > 1)
-            status = cfg_fail(r->d, r->c, &here, "a second document begins: one file holds one, remove the rest");
-        else if (type != YAML_STREAM_START_EVENT && type != YAML_DOCUMENT_START_EVENT && type != YAML_DOCUMENT_END_EVENT &&
-                 type != YAML_STREAM_END_EVENT)
+            status =
+                cfg_fail(r->d, r->c, &here, "a second document begins: one file holds one, remove the rest");
+        else if (type != YAML_STREAM_START_EVENT && type != YAML_DOCUMENT_START_EVENT &&
+                 type != YAML_DOCUMENT_END_EVENT && type != YAML_STREAM_END_EVENT)
             status = cfg_node(r, root, &e, 0);
         yaml_event_delete(&e);
         TRY(status);
         if (type == YAML_STREAM_END_EVENT)
-            return n_document > 0 ? OK : cfg_fail(r->d, r->c, &here, "the file is empty: write 'key: value' lines");
+            return n_document > 0
+                       ? OK
+                       : cfg_fail(r->d, r->c, &here, "the file is empty: write 'key: value' lines");
     }
 }
 
-enum err cfg_read_text(struct cfg *c, struct arena *a, const char *name, const char *text, size_t text_B, struct diag *d)
+enum err cfg_read_text(struct cfg *c, struct arena *a, const char *name, const char *text, size_t text_B,
+                       struct diag *d)
 {
     struct cfg read = { .name = arena_strdup(a, name) };
     struct cfg_reader r = { .c = &read, .a = a, .d = d };

@@ -1,6 +1,6 @@
-/* Values <-> structs, by one table of options per kind of file. The same row reads a file's value and a flag's, prints
- * the help, and writes the value back, so these can not drift apart. Every message names the key, what was given, what
- * is allowed, and the nearest thing the user may have meant. */
+/* Values <-> structs, by one table of options per kind of file. The same row reads a file's value and a
+ * flag's, prints the help, and writes the value back, so these can not drift apart. Every message names the
+ * key, what was given, what is allowed, and the nearest thing the user may have meant. */
 #include "models/cfg.h"
 #include <assert.h>
 #include <math.h>
@@ -88,12 +88,13 @@ static enum err cfg_bad_name(const struct opt *o, const char *text, const char *
 {
     struct cfg_best best = { 0 };
     char choices[256];
-    for (const struct word *w = o->words; w != NULL && w->text != NULL; w++) cfg_best_try(&best, w->text, text);
+    for (const struct word *w = o->words; w != NULL && w->text != NULL; w++)
+        cfg_best_try(&best, w->text, text);
     for (int i = 0; o->names[i] != NULL; i++) cfg_best_try(&best, o->names[i], text);
     cfg_choices(choices, sizeof(choices), o);
-    return fail(d, ERR_CONFIG, "%s: %s = '%s' is not known%s%s%s: choose of %s", where, o->key, cfg_shown(text).text,
-                best.word != NULL ? ": did you mean '" : "", best.word != NULL ? best.word : "",
-                best.word != NULL ? "'" : "", choices);
+    return fail(d, ERR_CONFIG, "%s: %s = '%s' is not known%s%s%s: choose of %s", where, o->key,
+                cfg_shown(text).text, best.word != NULL ? ": did you mean '" : "",
+                best.word != NULL ? best.word : "", best.word != NULL ? "'" : "", choices);
 }
 
 /* How a number of this option is written, for messages. */
@@ -113,24 +114,26 @@ static const char *cfg_number_fault(double *x, const struct opt *o, const char *
     }
 }
 
-static enum err cfg_set_number(double *x, const struct opt *o, const char *text, const char *where, struct diag *d)
+static enum err cfg_set_number(double *x, const struct opt *o, const char *text, const char *where,
+                               struct diag *d)
 {
     char lo[48], hi[48], choices[128];
     const char *fault = cfg_number_fault(x, o, text);
     cfg_choices(choices, sizeof(choices), o);
     const char *or = *choices ? ", or " : "";
     if (fault != NULL)
-        return fail(d, ERR_CONFIG, "%s: %s = '%s' %s: write %s%s%s", where, o->key, cfg_shown(text).text, fault,
-                    cfg_example(o), or, choices);
+        return fail(d, ERR_CONFIG, "%s: %s = '%s' %s: write %s%s%s", where, o->key, cfg_shown(text).text,
+                    fault, cfg_example(o), or, choices);
     if (*x < o->lo || *x > o->hi)
-        return fail(d, ERR_CONFIG, "%s: %s = '%s' is out of range: it must lie in %s .. %s%s%s", where, o->key,
-                    cfg_shown(text).text, units_print(lo, sizeof(lo), o->lo, o->unit),
+        return fail(d, ERR_CONFIG, "%s: %s = '%s' is out of range: it must lie in %s .. %s%s%s", where,
+                    o->key, cfg_shown(text).text, units_print(lo, sizeof(lo), o->lo, o->unit),
                     units_print(hi, sizeof(hi), o->hi, o->unit), or, choices);
     return OK;
 }
 
 /* "a+b+c", in any order, each once; a prefix such as "selective:" may stand before. */
-static enum err cfg_set_names(int32_t *bits, const struct opt *o, const char *text, const char *where, struct diag *d)
+static enum err cfg_set_names(int32_t *bits, const struct opt *o, const char *text, const char *where,
+                              struct diag *d)
 {
     const size_t prefix_n = o->prefix != NULL ? strlen(o->prefix) : 0;
     const char *s = prefix_n > 0 && strncmp(text, o->prefix, prefix_n) == 0 ? text + prefix_n : text;
@@ -145,7 +148,8 @@ static enum err cfg_set_names(int32_t *bits, const struct opt *o, const char *te
         snprintf(name, sizeof(name), "%.*s", n < sizeof(name) ? (int)n : (int)sizeof(name), s);
         const int i = cfg_index(o->names, name);
         if (i < 0) return cfg_bad_name(o, name, where, d);
-        if (set & 1 << i) return fail(d, ERR_CONFIG, "%s: %s names '%s' twice: once is enough", where, o->key, name);
+        if (set & 1 << i)
+            return fail(d, ERR_CONFIG, "%s: %s names '%s' twice: once is enough", where, o->key, name);
         set |= 1 << i;
         if (s[n] == '\0') break;
         s += n + 1;
@@ -154,26 +158,29 @@ static enum err cfg_set_names(int32_t *bits, const struct opt *o, const char *te
     return OK;
 }
 
-static enum err cfg_set_text(char *to, const struct opt *o, const char *text, const char *where, struct diag *d)
+static enum err cfg_set_text(char *to, const struct opt *o, const char *text, const char *where,
+                             struct diag *d)
 {
     const size_t n = strlen(text);
     if (n >= o->size)
-        return fail(d, ERR_CONFIG, "%s: %s has %zu bytes, at most %zu are kept: shorten it", where, o->key, n, o->size - 1);
+        return fail(d, ERR_CONFIG, "%s: %s has %zu bytes, at most %zu are kept: shorten it", where, o->key, n,
+                    o->size - 1);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7F)
-            return fail(d, ERR_CONFIG, "%s: %s = '%s' has a control character at %zu: leave it out", where, o->key,
-                        cfg_shown(text).text, i + 1);
+            return fail(d, ERR_CONFIG, "%s: %s = '%s' has a control character at %zu: leave it out", where,
+                        o->key, cfg_shown(text).text, i + 1);
     memset(to, 0, o->size);         /* bytes behind the text are hashed and compared too */
     memcpy(to, text, n);
     return OK;
 }
 
-static enum err cfg_set_bool(int32_t *to, const struct opt *o, const char *text, const char *where, struct diag *d)
+static enum err cfg_set_bool(int32_t *to, const struct opt *o, const char *text, const char *where,
+                             struct diag *d)
 {
     const int yes = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
     if (!yes && strcmp(text, "0") != 0 && strcmp(text, "false") != 0)
-        return fail(d, ERR_CONFIG, "%s: %s = '%s' is neither yes nor no: write 1, 0, true or false", where, o->key,
-                    cfg_shown(text).text);
+        return fail(d, ERR_CONFIG, "%s: %s = '%s' is neither yes nor no: write 1, 0, true or false", where,
+                    o->key, cfg_shown(text).text);
     *to = yes;
     return OK;
 }
@@ -236,8 +243,10 @@ static enum err cfg_join(char *to, size_t to_B, const struct cfg_fill *f, const 
     size_t n = (size_t)snprintf(to, to_B, "%s", list->n == 0 ? "none" : "");
     for (int i = 0; i < list->n; i++) {
         const struct cfg_node *v = &list->child[i];
-        if (v->type != CFG_SCALAR) return cfg_fail(f->d, f->c, v, "a list of words cannot hold a map or a list");
-        if (n + strlen(v->text) + 2 > to_B) return cfg_fail(f->d, f->c, v, "the list is too long: name each module once");
+        if (v->type != CFG_SCALAR)
+            return cfg_fail(f->d, f->c, v, "a list of words cannot hold a map or a list");
+        if (n + strlen(v->text) + 2 > to_B)
+            return cfg_fail(f->d, f->c, v, "the list is too long: name each module once");
         n += (size_t)snprintf(to + n, to_B - n, "%s%s", i > 0 ? "+" : "", v->text);
     }
     return OK;
@@ -248,8 +257,8 @@ static enum err cfg_fill_one(const struct cfg_fill *f, const struct opt *o, cons
     char where[256], joined[512];
     cfg_where(where, sizeof(where), f->c, v);
     if (v->type == CFG_MAP || (v->type == CFG_LIST && o->type != OPT_SET))
-        return cfg_fail(f->d, f->c, v, "%s holds a %s, it needs one value: %s", o->key, v->type == CFG_MAP ? "map" : "list",
-                        o->help);
+        return cfg_fail(f->d, f->c, v, "%s holds a %s, it needs one value: %s", o->key,
+                        v->type == CFG_MAP ? "map" : "list", o->help);
     if (v->type == CFG_LIST) TRY(cfg_join(joined, sizeof(joined), f, v));
     TRY(cfg_set(f->to, o, v->type == CFG_LIST ? joined : v->text, where, f->d));
     f->set[o - f->table] = 1;
@@ -272,8 +281,9 @@ static enum err cfg_unknown(const struct cfg_fill *f, const char *key, const str
 {
     const char *near = cfg_nearest(f->table, f->n_opt, key);
     return near != NULL
-        ? cfg_fail(f->d, f->c, at, "unknown key '%s': did you mean '%s'?", cfg_shown(key).text, near)
-        : cfg_fail(f->d, f->c, at, "unknown key '%s': remove it, or see --help for the keys", cfg_shown(key).text);
+               ? cfg_fail(f->d, f->c, at, "unknown key '%s': did you mean '%s'?", cfg_shown(key).text, near)
+               : cfg_fail(f->d, f->c, at, "unknown key '%s': remove it, or see --help for the keys",
+                          cfg_shown(key).text);
 }
 
 static enum err cfg_fill_map(const struct cfg_fill *f, const struct cfg_node *map, const char *prefix)
@@ -282,7 +292,8 @@ static enum err cfg_fill_map(const struct cfg_fill *f, const struct cfg_node *ma
         char key[CFG_KEY];
         const struct cfg_node *v = &map->child[i];
         const int n = snprintf(key, sizeof(key), "%s%s%s", prefix, *prefix ? "." : "", map->key[i]);
-        const struct opt *o = n < CFG_KEY && strchr(map->key[i], '.') == NULL ? cfg_opt(f->table, f->n_opt, key) : NULL;
+        const struct opt *o =
+            n < CFG_KEY && strchr(map->key[i], '.') == NULL ? cfg_opt(f->table, f->n_opt, key) : NULL;
         if (o != NULL) {
             TRY(cfg_fill_one(f, o, v));
         } else if (n >= CFG_KEY || !cfg_is_prefix(f, key)) {
@@ -299,7 +310,8 @@ static enum err cfg_fill_map(const struct cfg_fill *f, const struct cfg_node *ma
 static enum err cfg_fill_checked(const struct cfg_fill *f)
 {
     const struct cfg_node *root = &f->c->root;
-    if (root->type != CFG_MAP) return cfg_fail(f->d, f->c, root, "the file must be a map: write 'key: value' lines");
+    if (root->type != CFG_MAP)
+        return cfg_fail(f->d, f->c, root, "the file must be a map: write 'key: value' lines");
     TRY(cfg_fill_map(f, root, ""));
     for (int i = 0; i < f->n_opt; i++)
         if (f->table[i].def == NULL && !f->set[i])
@@ -307,7 +319,8 @@ static enum err cfg_fill_checked(const struct cfg_fill *f)
     return OK;
 }
 
-enum err cfg_fill(void *to, char *set, const struct opt *table, int n_opt, const struct cfg *c, struct diag *d)
+enum err cfg_fill(void *to, char *set, const struct opt *table, int n_opt, const struct cfg *c,
+                  struct diag *d)
 {
     char own[512] = { 0 };
     assert(n_opt <= (int)sizeof(own));
@@ -373,14 +386,16 @@ char *cfg_echo(char *text, size_t text_B, const void *from, const struct opt *o)
 static const struct cfg_file *cfg_named(const char *kind, const char *name)
 {
     for (int i = 0; i < cfg_embedded_n; i++)
-        if (strcmp(cfg_embedded[i].kind, kind) == 0 && strcmp(cfg_embedded[i].name, name) == 0) return &cfg_embedded[i];
+        if (strcmp(cfg_embedded[i].kind, kind) == 0 && strcmp(cfg_embedded[i].name, name) == 0)
+            return &cfg_embedded[i];
     return NULL;
 }
 
 static int cfg_is_path(const char *arg)
 {
     const size_t n = strlen(arg);
-    return strchr(arg, '/') != NULL || (n > 5 && (strcmp(arg + n - 5, ".yaml") == 0 || strcmp(arg + n - 5, ".json") == 0));
+    return strchr(arg, '/') != NULL ||
+           (n > 5 && (strcmp(arg + n - 5, ".yaml") == 0 || strcmp(arg + n - 5, ".json") == 0));
 }
 
 enum err cfg_check_name(const char *kind, const char *arg, const char *key, struct diag *d)
@@ -391,10 +406,12 @@ enum err cfg_check_name(const char *kind, const char *arg, const char *key, stru
         if (strcmp(cfg_embedded[i].kind, kind) == 0) cfg_best_try(&best, cfg_embedded[i].name, arg);
     const struct cfg_shown shown = cfg_shown(arg);
     if (best.word != NULL)
-        return fail(d, ERR_CONFIG, "%s '%s' is not one of the built-in %s: did you mean '%s'?", key, shown.text, kind,
-                    best.word);
-    return fail(d, ERR_CONFIG, "%s '%s' is not one of the built-in %s: give a file ending in .yaml or .json, or see"
-                " `moefold list`", key, shown.text, kind);
+        return fail(d, ERR_CONFIG, "%s '%s' is not one of the built-in %s: did you mean '%s'?", key,
+                    shown.text, kind, best.word);
+    return fail(d, ERR_CONFIG,
+                "%s '%s' is not one of the built-in %s: give a file ending in .yaml or .json, or see"
+                " `moefold list`",
+                key, shown.text, kind);
 }
 
 enum err cfg_read_named(struct cfg *c, struct arena *a, const char *kind, const char *arg, struct diag *d)
@@ -407,7 +424,8 @@ enum err cfg_read_named(struct cfg *c, struct arena *a, const char *kind, const 
 
 char *cfg_stem(char *to, size_t to_B, const char *name)
 {
-    const char *slash = strrchr(name, '/'), *from = slash != NULL ? slash + 1 : name, *dot = strrchr(from, '.');
+    const char *slash = strrchr(name, '/'), *from = slash != NULL ? slash + 1 : name,
+               *dot = strrchr(from, '.');
     snprintf(to, to_B, "%.*s", (int)(dot != NULL && dot > from ? (size_t)(dot - from) : strlen(from)), from);
     return to;
 }

@@ -1,5 +1,5 @@
-/* Reads plans: the options, from a file and then from flags, with the defaults that depend on the system, and the three
- * descriptions a plan names. What follows from a plan, and what it may not be, is plan_check.c. */
+/* Reads plans: the options, from a file and then from flags, with the defaults that depend on the system, and
+ * the three descriptions a plan names. What follows from a plan, and what it may not be, is plan_check.c. */
 #include "models/plan.h"
 #include <stddef.h>
 #include <stdio.h>
@@ -18,41 +18,46 @@ static const struct word plan_recomputes[] = { { "none", 0 }, { "full", 1 << REC
 enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
 
 /* key, type, field, names, words, lowest, highest, default, help; rows stand in the order of plan_text */
-#define PLAN_OPTS(X)                                                                                       \
-    X("model", TEXT, model, 0, 0, 0, 0, "", "built-in model, or a file")                                   \
-    X("system", TEXT, system, 0, 0, 0, 0, "", "built-in system, or a file; run: host")                     \
-    X("stack", TEXT, stack, 0, 0, 0, 0, "", "whose software runs it; host: moefold, else mcore-2510")      \
-    X("gpus", INT, gpus, 0, 0, 1, GPUS, "1", "GPUs, or CPU ranks")                                         \
-    X("tp", INT, tp, 0, 0, 1, DEGREE, "1", "tensor parallel degree of attention")                          \
-    X("cp", INT, cp, 0, 0, 1, DEGREE, "1", "context parallel degree")                                      \
-    X("pp", INT, pp, 0, 0, 1, DEGREE, "1", "pipeline stages")                                              \
-    X("vpp", INT, vpp, 0, 0, 1, DEGREE, "1", "chunks on each pipeline stage")                              \
-    X("etp", INT, etp, 0, 0, 1, DEGREE, "1", "tensor parallel degree of experts")                          \
-    X("ep", INT, ep, 0, 0, 1, DEGREE, "1", "expert parallel degree")                                       \
-    X("order", NAME, order, plan_orders, 0, 0, 0, "tp-cp-ep-dp-pp", "rank order, leftmost varies fastest") \
-    X("layout", TEXT, layout, 0, 0, 0, 0, "auto", "layers on chunks: Megatron string, 1,2,2,3 or auto")    \
-    X("schedule", NAME, schedule, stack_schedules, plan_auto, 0, 0, "auto", "pipeline schedule")           \
-    X("vpp-group", INT, vpp_group, 0, plan_auto_0, 1, GBS, "auto", "micro-batches in a row on a chunk; auto: pp") \
-    X("mbs", INT, mbs, 0, 0, 1, DEGREE, "1", "sequences in a micro-batch")                                 \
-    X("gbs", INT, gbs, 0, plan_auto_0, 1, GBS, "auto", "sequences in a step; auto only on the host")       \
-    X("seq", INT, seq, 0, plan_auto_0, 1, SEQ, "auto", "tokens in a sequence; auto only on the host: 64")  \
-    X("precision", NAME, precision, plan_precisions, 0, 0, 0, "bf16", "of weights and activations; host: fp32") \
-    X("optimizer", NAME, optimizer, plan_optimizers, 0, 0, 0, "adamw", "its state is fp32 and sharded")    \
-    X("recompute", SET, recompute, stack_recomputes, plan_recomputes, 0, 0, "none", "modules recomputed: selective:a+b, full, none") \
-    X("dispatcher", NAME, dispatcher, stack_dispatchers, plan_auto, 0, 0, "auto", "how tokens reach experts; auto: the stack's") \
-    X("ep-overlap", BOOL, ep_overlap, 0, 0, 0, 1, "0", "1: expert exchange under the other half (fwd-bwd)") \
-    X("split-wgrad", BOOL, split_wgrad, 0, 0, 0, 1, "0", "1: weight gradients are passes of their own")    \
-    X("sp", BOOL, sp, 0, plan_auto, 0, 1, "auto", "sequence parallel; auto: when tp > 1")                  \
-    X("mtp", INT, mtp, 0, plan_auto, 0, 1, "auto", "multi-token-prediction layers; auto: the model's")     \
-    X("capacity", NUMBER, capacity, 0, plan_capacities, 1, 1e6, "auto", "rows of routed buffers over even routing") \
-    X("load", NAME, load, plan_loads, 0, 0, 0, "balanced", "how tokens choose experts")                    \
-    X("domain-gpus", INT, domain_gpus, 0, plan_auto_0, 1, GPUS, "auto", "GPUs used of each NVLink domain") \
-    X("lr", NUMBER, lr, 0, 0, 0, 1e6, "1e-3", "learning rate")                                             \
-    X("weight-decay", NUMBER, weight_decay, 0, 0, 0, 1e6, "0.1", "decoupled, of matrices")                 \
-    X("beta1", NUMBER, beta1, 0, 0, 0, 0.999999, "0.9", "AdamW: decay of the first moment")                \
-    X("beta2", NUMBER, beta2, 0, 0, 0, 0.999999, "0.95", "AdamW: decay of the second moment")              \
-    X("adam-eps", NUMBER, adam_eps, 0, 0, 1e-30, 1, "1e-8", "AdamW: added to the root")                    \
-    X("clip", NUMBER, clip, 0, 0, 0, 1e9, "1", "largest gradient norm; 0: none")                           \
+#define PLAN_OPTS(X)                                                                                         \
+    X("model", TEXT, model, 0, 0, 0, 0, "", "built-in model, or a file")                                     \
+    X("system", TEXT, system, 0, 0, 0, 0, "", "built-in system, or a file; run: host")                       \
+    X("stack", TEXT, stack, 0, 0, 0, 0, "", "whose software runs it; host: moefold, else mcore-2510")        \
+    X("gpus", INT, gpus, 0, 0, 1, GPUS, "1", "GPUs, or CPU ranks")                                           \
+    X("tp", INT, tp, 0, 0, 1, DEGREE, "1", "tensor parallel degree of attention")                            \
+    X("cp", INT, cp, 0, 0, 1, DEGREE, "1", "context parallel degree")                                        \
+    X("pp", INT, pp, 0, 0, 1, DEGREE, "1", "pipeline stages")                                                \
+    X("vpp", INT, vpp, 0, 0, 1, DEGREE, "1", "chunks on each pipeline stage")                                \
+    X("etp", INT, etp, 0, 0, 1, DEGREE, "1", "tensor parallel degree of experts")                            \
+    X("ep", INT, ep, 0, 0, 1, DEGREE, "1", "expert parallel degree")                                         \
+    X("order", NAME, order, plan_orders, 0, 0, 0, "tp-cp-ep-dp-pp", "rank order, leftmost varies fastest")   \
+    X("layout", TEXT, layout, 0, 0, 0, 0, "auto", "layers on chunks: Megatron string, 1,2,2,3 or auto")      \
+    X("schedule", NAME, schedule, stack_schedules, plan_auto, 0, 0, "auto", "pipeline schedule")             \
+    X("vpp-group", INT, vpp_group, 0, plan_auto_0, 1, GBS, "auto",                                           \
+      "micro-batches in a row on a chunk; auto: pp")                                                         \
+    X("mbs", INT, mbs, 0, 0, 1, DEGREE, "1", "sequences in a micro-batch")                                   \
+    X("gbs", INT, gbs, 0, plan_auto_0, 1, GBS, "auto", "sequences in a step; auto only on the host")         \
+    X("seq", INT, seq, 0, plan_auto_0, 1, SEQ, "auto", "tokens in a sequence; auto only on the host: 64")    \
+    X("precision", NAME, precision, plan_precisions, 0, 0, 0, "bf16",                                        \
+      "of weights and activations; host: fp32")                                                              \
+    X("optimizer", NAME, optimizer, plan_optimizers, 0, 0, 0, "adamw", "its state is fp32 and sharded")      \
+    X("recompute", SET, recompute, stack_recomputes, plan_recomputes, 0, 0, "none",                          \
+      "modules recomputed: selective:a+b, full, none")                                                       \
+    X("dispatcher", NAME, dispatcher, stack_dispatchers, plan_auto, 0, 0, "auto",                            \
+      "how tokens reach experts; auto: the stack's")                                                         \
+    X("ep-overlap", BOOL, ep_overlap, 0, 0, 0, 1, "0", "1: expert exchange under the other half (fwd-bwd)")  \
+    X("split-wgrad", BOOL, split_wgrad, 0, 0, 0, 1, "0", "1: weight gradients are passes of their own")      \
+    X("sp", BOOL, sp, 0, plan_auto, 0, 1, "auto", "sequence parallel; auto: when tp > 1")                    \
+    X("mtp", INT, mtp, 0, plan_auto, 0, 1, "auto", "multi-token-prediction layers; auto: the model's")       \
+    X("capacity", NUMBER, capacity, 0, plan_capacities, 1, 1e6, "auto",                                      \
+      "rows of routed buffers over even routing")                                                            \
+    X("load", NAME, load, plan_loads, 0, 0, 0, "balanced", "how tokens choose experts")                      \
+    X("domain-gpus", INT, domain_gpus, 0, plan_auto_0, 1, GPUS, "auto", "GPUs used of each NVLink domain")   \
+    X("lr", NUMBER, lr, 0, 0, 0, 1e6, "1e-3", "learning rate")                                               \
+    X("weight-decay", NUMBER, weight_decay, 0, 0, 0, 1e6, "0.1", "decoupled, of matrices")                   \
+    X("beta1", NUMBER, beta1, 0, 0, 0, 0.999999, "0.9", "AdamW: decay of the first moment")                  \
+    X("beta2", NUMBER, beta2, 0, 0, 0, 0.999999, "0.95", "AdamW: decay of the second moment")                \
+    X("adam-eps", NUMBER, adam_eps, 0, 0, 1e-30, 1, "1e-8", "AdamW: added to the root")                      \
+    X("clip", NUMBER, clip, 0, 0, 0, 1e9, "1", "largest gradient norm; 0: none")                             \
     X("seed", INT, seed, 0, 0, 0, 2147483647, "1234", "of weights and data")
 
 const struct opt plan_opts[] = {
@@ -78,14 +83,16 @@ static enum err plan_located(struct diag *d, enum err e, const struct plan_given
     return e == OK ? OK : cfg_locate(d, e, plan_opts, plan_n_opt, g->flagged, g->c);
 }
 
-static enum err plan_apply_flag(struct plan *p, struct plan_given *g, const char *key, const char *text, struct diag *d)
+static enum err plan_apply_flag(struct plan *p, struct plan_given *g, const char *key, const char *text,
+                                struct diag *d)
 {
     char where[64];
     const struct opt *o = cfg_opt(plan_opts, plan_n_opt, key);
     if (o == NULL) {
         const char *near = cfg_nearest(plan_opts, plan_n_opt, key);
-        return fail(d, ERR_CONFIG, "--%s: unknown option%s%s%s", cfg_shown(key).text, near != NULL ? ": did you mean --" : "",
-                    near != NULL ? near : ": see --help", near != NULL ? "?" : "");
+        return fail(d, ERR_CONFIG, "--%s: unknown option%s%s%s", cfg_shown(key).text,
+                    near != NULL ? ": did you mean --" : "", near != NULL ? near : ": see --help",
+                    near != NULL ? "?" : "");
     }
     snprintf(where, sizeof(where), "--%s", o->key);
     g->set[o - plan_opts] = g->flagged[o - plan_opts] = 1;
@@ -94,8 +101,10 @@ static enum err plan_apply_flag(struct plan *p, struct plan_given *g, const char
 
 static enum err plan_missing(const struct plan *p, struct diag *d)
 {
-    if (*p->model == '\0') return fail(d, ERR_CONFIG, "model is missing: name one, such as --model deepseek-v3");
-    if (*p->system == '\0') return fail(d, ERR_CONFIG, "system is missing: name one, such as --system gb200-nvl72");
+    if (*p->model == '\0')
+        return fail(d, ERR_CONFIG, "model is missing: name one, such as --model deepseek-v3");
+    if (*p->system == '\0')
+        return fail(d, ERR_CONFIG, "system is missing: name one, such as --system gb200-nvl72");
     return OK;
 }
 
@@ -113,9 +122,12 @@ static enum err plan_read_parts(struct job *j, struct arena *a, const struct pla
 /* A small step on the host; elsewhere nobody but the user knows the size of the job. */
 static enum err plan_size_defaults(struct plan *p, const struct plan_given *g, int host, struct diag *d)
 {
-    if (!host && !plan_is_set(g, "gpus")) return fail(d, ERR_CONFIG, "gpus is missing: say how many, such as --gpus 256");
-    if (!host && p->gbs == 0) return fail(d, ERR_CONFIG, "gbs is missing: give the sequences of a step, such as --gbs 4096");
-    if (!host && p->seq == 0) return fail(d, ERR_CONFIG, "seq is missing: give the tokens of a sequence, such as --seq 4096");
+    if (!host && !plan_is_set(g, "gpus"))
+        return fail(d, ERR_CONFIG, "gpus is missing: say how many, such as --gpus 256");
+    if (!host && p->gbs == 0)
+        return fail(d, ERR_CONFIG, "gbs is missing: give the sequences of a step, such as --gbs 4096");
+    if (!host && p->seq == 0)
+        return fail(d, ERR_CONFIG, "seq is missing: give the tokens of a sequence, such as --seq 4096");
     const int least = p->mbs * p->gpus;         /* every dp divides it, and it fills every pipeline */
     if (p->gbs == 0) p->gbs = (7 / least + 1) * least;
     if (p->seq == 0) p->seq = 64;
@@ -123,8 +135,8 @@ static enum err plan_size_defaults(struct plan *p, const struct plan_given *g, i
 }
 
 /* Everything but plan_resolve; `g` begins with its document. */
-static enum err plan_collect(struct job *read, struct arena *a, struct plan_given *g, int n_flag, const char *const (*flag)[2],
-                             int runs, struct diag *d)
+static enum err plan_collect(struct job *read, struct arena *a, struct plan_given *g, int n_flag,
+                             const char *const (*flag)[2], int runs, struct diag *d)
 {
     struct plan *p = &read->plan;
     if (g->c != NULL) {
@@ -142,8 +154,8 @@ static enum err plan_collect(struct job *read, struct arena *a, struct plan_give
     return plan_read_parts(read, a, g, d);
 }
 
-enum err plan_fill_job(struct job *j, struct arena *a, const struct cfg *c, int n_flag, const char *const (*flag)[2], int runs,
-                       struct diag *d)
+enum err plan_fill_job(struct job *j, struct arena *a, const struct cfg *c, int n_flag,
+                       const char *const (*flag)[2], int runs, struct diag *d)
 {
     struct job read = { 0 };
     struct plan_given g = { .c = c };
@@ -153,8 +165,8 @@ enum err plan_fill_job(struct job *j, struct arena *a, const struct cfg *c, int 
     return OK;
 }
 
-enum err plan_read_job(struct job *j, struct arena *a, const char *arg, int n_flag, const char *const (*flag)[2], int runs,
-                       struct diag *d)
+enum err plan_read_job(struct job *j, struct arena *a, const char *arg, int n_flag,
+                       const char *const (*flag)[2], int runs, struct diag *d)
 {
     struct cfg c;
     if (arg == NULL) return plan_fill_job(j, a, NULL, n_flag, flag, runs, d);
@@ -162,7 +174,8 @@ enum err plan_read_job(struct job *j, struct arena *a, const char *arg, int n_fl
     return plan_fill_job(j, a, &c, n_flag, flag, runs, d);
 }
 
-enum err plan_read_open(struct job *j, struct arena *a, int n_flag, const char *const (*flag)[2], struct diag *d)
+enum err plan_read_open(struct job *j, struct arena *a, int n_flag, const char *const (*flag)[2],
+                        struct diag *d)
 {
     struct job read = { 0 };
     struct plan_given g = { .c = NULL };

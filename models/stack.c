@@ -7,22 +7,28 @@ const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", 
 const char *const stack_dispatchers[] = { "alltoall", NULL };
 
 /* key, type, field, names, unit, lowest, highest, default (0: required), help */
-#define STACK_OPTS(X)                                                                                                \
-    X("name",          TEXT,   name,           0,                 NONE, 0, 0,    "",   "name in answers; default: of the file")         \
-    X("runs",          BOOL,   runs,           0,                 NONE, 0, 1,    "0",  "1: this program's executor runs it")            \
-    X("schedules",     SET,    schedules,      stack_schedules,   NONE, 0, 0,    0,    "pipeline schedules offered, such as [1f1b, interleaved]") \
-    X("recompute",     SET,    recomputes,     stack_recomputes,  NONE, 0, 0,    0,    "modules whose activations it can recompute")    \
-    X("dispatchers",   SET,    dispatchers,    stack_dispatchers, NONE, 0, 0,    0,    "ways to send tokens to experts")                \
-    X("dispatcher",    NAME,   dispatcher,     stack_dispatchers, NONE, 0, 0,    0,    "the default way")                               \
-    X("split_wgrad",   BOOL,   split_wgrad,    0,                 NONE, 0, 1,    "0",  "1: weight gradients may be passes of their own") \
-    X("capacity",      NUMBER, capacity,       0,                 NONE, 0, 1e4,  0,    "rows of routed buffers over even routing; 0: the load's") \
-    X("vocab_multiple", INT,   vocab_multiple, 0,                 NONE, 1, 1024, 0,    "the vocabulary is padded to a multiple of this times tp") \
-    X("issue",         NUMBER, issue,          0,                 NONE, 0, 1000, 0,    "host time per op, in units of the system's host.issue") \
-    X("host_reads",    BOOL,   host_reads,     0,                 NONE, 0, 1,    0,    "1: the host waits for routed row counts")       \
-    X("arena",         BOOL,   arena,          0,                 NONE, 0, 1,    0,    "1: memory is planned offsets; 0: a framework's allocator") \
-    X("moe_overlap",   BOOL,   moe_overlap,    0,                 NONE, 0, 1,    0,    "1: shared expert under dispatch, FC1's weight gradient under combine") \
-    X("grad_fp32",     BOOL,   grad_fp32,      0,                 NONE, 0, 1,    0,    "1: main gradients are fp32 in bf16 training")   \
-    X("overhead",      NUMBER, overhead_B,     0,                 B,    0, 1e12, 0,    "bytes the software holds beside the program")
+#define STACK_OPTS(X)                                                                                        \
+    X("name", TEXT, name, 0, NONE, 0, 0, "", "name in answers; default: of the file")                        \
+    X("runs", BOOL, runs, 0, NONE, 0, 1, "0", "1: this program's executor runs it")                          \
+    X("schedules", SET, schedules, stack_schedules, NONE, 0, 0, 0,                                           \
+      "pipeline schedules offered, such as [1f1b, interleaved]")                                             \
+    X("recompute", SET, recomputes, stack_recomputes, NONE, 0, 0, 0,                                         \
+      "modules whose activations it can recompute")                                                          \
+    X("dispatchers", SET, dispatchers, stack_dispatchers, NONE, 0, 0, 0, "ways to send tokens to experts")   \
+    X("dispatcher", NAME, dispatcher, stack_dispatchers, NONE, 0, 0, 0, "the default way")                   \
+    X("split_wgrad", BOOL, split_wgrad, 0, NONE, 0, 1, "0",                                                  \
+      "1: weight gradients may be passes of their own")                                                      \
+    X("capacity", NUMBER, capacity, 0, NONE, 0, 1e4, 0,                                                      \
+      "rows of routed buffers over even routing; 0: the load's")                                             \
+    X("vocab_multiple", INT, vocab_multiple, 0, NONE, 1, 1024, 0,                                            \
+      "the vocabulary is padded to a multiple of this times tp")                                             \
+    X("issue", NUMBER, issue, 0, NONE, 0, 1000, 0, "host time per op, in units of the system's host.issue")  \
+    X("host_reads", BOOL, host_reads, 0, NONE, 0, 1, 0, "1: the host waits for routed row counts")           \
+    X("arena", BOOL, arena, 0, NONE, 0, 1, 0, "1: memory is planned offsets; 0: a framework's allocator")    \
+    X("moe_overlap", BOOL, moe_overlap, 0, NONE, 0, 1, 0,                                                    \
+      "1: shared expert under dispatch, FC1's weight gradient under combine")                                \
+    X("grad_fp32", BOOL, grad_fp32, 0, NONE, 0, 1, 0, "1: main gradients are fp32 in bf16 training")         \
+    X("overhead", NUMBER, overhead_B, 0, B, 0, 1e12, 0, "bytes the software holds beside the program")
 
 const struct opt stack_opts[] = {
 #define X(k, t, f, n, u, low, high, d, h)                                                                            \
@@ -35,11 +41,15 @@ const int stack_n_opt = LEN(stack_opts);
 
 static enum err stack_check(const struct stack *s, struct diag *d)
 {
-    if (s->schedules == 0) return fail(d, ERR_CONFIG, "schedules is empty, 1 is needed at least: name one, such as 1f1b");
+    if (s->schedules == 0)
+        return fail(d, ERR_CONFIG, "schedules is empty, 1 is needed at least: name one, such as 1f1b");
     if (!(s->dispatchers & 1 << s->dispatcher))
-        return fail(d, ERR_CONFIG, "dispatcher = %s is not among the dispatchers: add it there", stack_dispatchers[s->dispatcher]);
+        return fail(d, ERR_CONFIG, "dispatcher = %s is not among the dispatchers: add it there",
+                    stack_dispatchers[s->dispatcher]);
     if (s->capacity > 0 && s->capacity < 1)
-        return fail(d, ERR_CONFIG, "capacity = %g is below 1: even routing would overflow; use at least 1, or 0 for none", s->capacity);
+        return fail(d, ERR_CONFIG,
+                    "capacity = %g is below 1: even routing would overflow; use at least 1, or 0 for none",
+                    s->capacity);
     return OK;
 }
 

@@ -3,39 +3,53 @@
 #include <stddef.h>
 
 /* key, type, field, unit, lowest, highest, default (0: required), help */
-#define SYSTEM_OPTS(X)                                                                                               \
-    X("name",                        TEXT,   name,                        NONE, 0, 0, "", "name in answers; default: of the file")       \
-    X("gpu.memory",                  NUMBER, memory_B,                    B, 1e6, 1e15, 0, "device memory in total, such as 80 GiB")     \
-    X("gpu.hbm_bandwidth",           NUMBER, hbm_B_per_s,                 B_PER_S, 1e6, 1e16, 0, "memory bandwidth, such as 3.35 TB/s")  \
-    X("gpu.peak.fp32",               NUMBER, peak_flop_per_s[DT_F32],     FLOP_PER_S, 0, 1e19, "0 FLOP/s", "dense fp32 peak")            \
-    X("gpu.peak.bf16",               NUMBER, peak_flop_per_s[DT_BF16],    FLOP_PER_S, 0, 1e19, "0 FLOP/s", "dense bf16 peak; 0: none")   \
-    X("gpu.peak.fp8",                NUMBER, peak_flop_per_s[DT_FP8],     FLOP_PER_S, 0, 1e19, "0 FLOP/s", "dense fp8 peak; 0: none")    \
-    X("gpu.gemm_efficiency.fp32",    NUMBER, eff_gemm[DT_F32],            NONE, 0, 1, "0", "fraction of the peak that large GEMMs sustain")  \
-    X("gpu.gemm_efficiency.bf16",    NUMBER, eff_gemm[DT_BF16],           NONE, 0, 1, "0", "the same in bf16")                           \
-    X("gpu.gemm_efficiency.fp8",     NUMBER, eff_gemm[DT_FP8],            NONE, 0, 1, "0", "the same in fp8")                            \
-    X("gpu.grouped_efficiency.fp32", NUMBER, eff_grouped[DT_F32],         NONE, 0, 1, "0", "fraction of the peak that grouped GEMMs sustain") \
-    X("gpu.grouped_efficiency.bf16", NUMBER, eff_grouped[DT_BF16],        NONE, 0, 1, "0", "the same in bf16")                           \
-    X("gpu.grouped_efficiency.fp8",  NUMBER, eff_grouped[DT_FP8],         NONE, 0, 1, "0", "the same in fp8")                            \
-    X("gpu.attention_efficiency.fwd", NUMBER, eff_attention_fwd,          NONE, 1e-6, 1, 0, "causal attention forward, fraction of the bf16 peak") \
-    X("gpu.attention_efficiency.bwd", NUMBER, eff_attention_bwd,          NONE, 1e-6, 1, 0, "causal attention backward, fraction of the bf16 peak") \
-    X("gpu.memory_efficiency",       NUMBER, eff_memory,                  NONE, 1e-6, 1, 0, "fraction of hbm_bandwidth that memory-bound ops reach") \
-    X("gpu.kernel_floor",            NUMBER, kernel_s,                    S, 0, 1, 0, "least time of one kernel on the device, such as 3 us") \
-    X("gpu.overhead",                NUMBER, overhead_B,                  B, 0, 1e15, 0, "context, communicators, workspaces on each GPU")   \
-    X("gpu.per_host",                INT,    gpus_per_host,               NONE, 1, 1024, 0, "GPUs under one operating system")         \
-    X("nvlink.domain",               INT,    domain,                      NONE, 1, 65536, 0, "GPUs in one NVLink domain")              \
-    X("nvlink.bandwidth",            NUMBER, nvlink_B_per_s,              B_PER_S, 1e3, 1e16, 0, "per GPU and direction, such as 450 GB/s") \
-    X("nvlink.latency",              NUMBER, nvlink_latency_s,            S, 0, 1, 0, "of one step to a peer, such as 2 us")           \
-    X("nvlink.efficiency",           NUMBER, eff_nvlink,                  NONE, 1e-6, 1, 0, "fraction that ring collectives reach")    \
-    X("nvlink.alltoall_efficiency",  NUMBER, eff_nvlink_alltoall,         NONE, 1e-6, 1, 0, "fraction that alltoall reaches")          \
-    X("nic.bandwidth",               NUMBER, nic_B_per_s,                 B_PER_S, 1e3, 1e16, 0, "per GPU and direction, such as 400 Gb/s") \
-    X("nic.latency",                 NUMBER, nic_latency_s,               S, 0, 1, 0, "of one step to a peer in another domain")       \
-    X("nic.efficiency",              NUMBER, eff_nic,                     NONE, 1e-6, 1, 0, "fraction that ring collectives reach")    \
-    X("nic.alltoall_efficiency",     NUMBER, eff_nic_alltoall,            NONE, 1e-6, 1, 0, "fraction that alltoall reaches")          \
-    X("nic.rail_hop",                NUMBER, rail_hop_s,                  S, 0, 1, "0 s", "added between GPUs on different rails")     \
-    X("host.link",                   NUMBER, host_link_B_per_s,           B_PER_S, 1e3, 1e16, 0, "GPU to host memory, per GPU and direction") \
-    X("host.memory",                 NUMBER, host_memory_B,               B, 0, 1e15, 0, "host memory for each GPU")                   \
-    X("host.issue",                  NUMBER, issue_s,                     S, 0, 1, 0, "host time to issue one op")                     \
-    X("price",                       NUMBER, price_usd_per_h,             USD_PER_H, 0, 1e6, "0 USD/h", "per GPU-hour; 0: unknown")
+#define SYSTEM_OPTS(X)                                                                                       \
+    X("name", TEXT, name, NONE, 0, 0, "", "name in answers; default: of the file")                           \
+    X("gpu.memory", NUMBER, memory_B, B, 1e6, 1e15, 0, "device memory in total, such as 80 GiB")             \
+    X("gpu.hbm_bandwidth", NUMBER, hbm_B_per_s, B_PER_S, 1e6, 1e16, 0,                                       \
+      "memory bandwidth, such as 3.35 TB/s")                                                                 \
+    X("gpu.peak.fp32", NUMBER, peak_flop_per_s[DT_F32], FLOP_PER_S, 0, 1e19, "0 FLOP/s", "dense fp32 peak")  \
+    X("gpu.peak.bf16", NUMBER, peak_flop_per_s[DT_BF16], FLOP_PER_S, 0, 1e19, "0 FLOP/s",                    \
+      "dense bf16 peak; 0: none")                                                                            \
+    X("gpu.peak.fp8", NUMBER, peak_flop_per_s[DT_FP8], FLOP_PER_S, 0, 1e19, "0 FLOP/s",                      \
+      "dense fp8 peak; 0: none")                                                                             \
+    X("gpu.gemm_efficiency.fp32", NUMBER, eff_gemm[DT_F32], NONE, 0, 1, "0",                                 \
+      "fraction of the peak that large GEMMs sustain")                                                       \
+    X("gpu.gemm_efficiency.bf16", NUMBER, eff_gemm[DT_BF16], NONE, 0, 1, "0", "the same in bf16")            \
+    X("gpu.gemm_efficiency.fp8", NUMBER, eff_gemm[DT_FP8], NONE, 0, 1, "0", "the same in fp8")               \
+    X("gpu.grouped_efficiency.fp32", NUMBER, eff_grouped[DT_F32], NONE, 0, 1, "0",                           \
+      "fraction of the peak that grouped GEMMs sustain")                                                     \
+    X("gpu.grouped_efficiency.bf16", NUMBER, eff_grouped[DT_BF16], NONE, 0, 1, "0", "the same in bf16")      \
+    X("gpu.grouped_efficiency.fp8", NUMBER, eff_grouped[DT_FP8], NONE, 0, 1, "0", "the same in fp8")         \
+    X("gpu.attention_efficiency.fwd", NUMBER, eff_attention_fwd, NONE, 1e-6, 1, 0,                           \
+      "causal attention forward, fraction of the bf16 peak")                                                 \
+    X("gpu.attention_efficiency.bwd", NUMBER, eff_attention_bwd, NONE, 1e-6, 1, 0,                           \
+      "causal attention backward, fraction of the bf16 peak")                                                \
+    X("gpu.memory_efficiency", NUMBER, eff_memory, NONE, 1e-6, 1, 0,                                         \
+      "fraction of hbm_bandwidth that memory-bound ops reach")                                               \
+    X("gpu.kernel_floor", NUMBER, kernel_s, S, 0, 1, 0,                                                      \
+      "least time of one kernel on the device, such as 3 us")                                                \
+    X("gpu.overhead", NUMBER, overhead_B, B, 0, 1e15, 0, "context, communicators, workspaces on each GPU")   \
+    X("gpu.per_host", INT, gpus_per_host, NONE, 1, 1024, 0, "GPUs under one operating system")               \
+    X("nvlink.domain", INT, domain, NONE, 1, 65536, 0, "GPUs in one NVLink domain")                          \
+    X("nvlink.bandwidth", NUMBER, nvlink_B_per_s, B_PER_S, 1e3, 1e16, 0,                                     \
+      "per GPU and direction, such as 450 GB/s")                                                             \
+    X("nvlink.latency", NUMBER, nvlink_latency_s, S, 0, 1, 0, "of one step to a peer, such as 2 us")         \
+    X("nvlink.efficiency", NUMBER, eff_nvlink, NONE, 1e-6, 1, 0, "fraction that ring collectives reach")     \
+    X("nvlink.alltoall_efficiency", NUMBER, eff_nvlink_alltoall, NONE, 1e-6, 1, 0,                           \
+      "fraction that alltoall reaches")                                                                      \
+    X("nic.bandwidth", NUMBER, nic_B_per_s, B_PER_S, 1e3, 1e16, 0,                                           \
+      "per GPU and direction, such as 400 Gb/s")                                                             \
+    X("nic.latency", NUMBER, nic_latency_s, S, 0, 1, 0, "of one step to a peer in another domain")           \
+    X("nic.efficiency", NUMBER, eff_nic, NONE, 1e-6, 1, 0, "fraction that ring collectives reach")           \
+    X("nic.alltoall_efficiency", NUMBER, eff_nic_alltoall, NONE, 1e-6, 1, 0,                                 \
+      "fraction that alltoall reaches")                                                                      \
+    X("nic.rail_hop", NUMBER, rail_hop_s, S, 0, 1, "0 s", "added between GPUs on different rails")           \
+    X("host.link", NUMBER, host_link_B_per_s, B_PER_S, 1e3, 1e16, 0,                                         \
+      "GPU to host memory, per GPU and direction")                                                           \
+    X("host.memory", NUMBER, host_memory_B, B, 0, 1e15, 0, "host memory for each GPU")                       \
+    X("host.issue", NUMBER, issue_s, S, 0, 1, 0, "host time to issue one op")                                \
+    X("price", NUMBER, price_usd_per_h, USD_PER_H, 0, 1e6, "0 USD/h", "per GPU-hour; 0: unknown")
 
 const struct opt system_opts[] = {
 #define X(k, t, f, u, low, high, d, h)                                                                               \
@@ -48,18 +62,23 @@ const int system_n_opt = LEN(system_opts);
 
 enum err system_check(const struct system *s, struct diag *d)
 {
-    static const char *const gemm[] = { "gpu.gemm_efficiency.fp32", "gpu.gemm_efficiency.bf16", "gpu.gemm_efficiency.fp8" };
+    static const char *const gemm[] = {"gpu.gemm_efficiency.fp32", "gpu.gemm_efficiency.bf16",
+                                       "gpu.gemm_efficiency.fp8"};
     static const char *const grouped[] = { "gpu.grouped_efficiency.fp32", "gpu.grouped_efficiency.bf16",
                                            "gpu.grouped_efficiency.fp8" };
     for (int t = 0; t < LEN(gemm); t++) {
         if (s->peak_flop_per_s[t] == 0) continue;
-        if (s->eff_gemm[t] == 0) return fail(d, ERR_CONFIG, "%s = 0 beside a peak: give a fraction above 0", gemm[t]);
-        if (s->eff_grouped[t] == 0) return fail(d, ERR_CONFIG, "%s = 0 beside a peak: give a fraction above 0", grouped[t]);
+        if (s->eff_gemm[t] == 0)
+            return fail(d, ERR_CONFIG, "%s = 0 beside a peak: give a fraction above 0", gemm[t]);
+        if (s->eff_grouped[t] == 0)
+            return fail(d, ERR_CONFIG, "%s = 0 beside a peak: give a fraction above 0", grouped[t]);
     }
     if (s->peak_flop_per_s[DT_F32] == 0)
-        return fail(d, ERR_CONFIG, "gpu.peak.fp32 = 0 FLOP/s: router and optimizer run in fp32, give its dense peak");
+        return fail(d, ERR_CONFIG,
+                    "gpu.peak.fp32 = 0 FLOP/s: router and optimizer run in fp32, give its dense peak");
     if (s->domain % s->gpus_per_host != 0)
-        return fail(d, ERR_CONFIG, "nvlink.domain = %d is not a multiple of gpu.per_host = %d: a host lies in one domain",
+        return fail(d, ERR_CONFIG,
+                    "nvlink.domain = %d is not a multiple of gpu.per_host = %d: a host lies in one domain",
                     s->domain, s->gpus_per_host);
     return OK;
 }

@@ -1,6 +1,6 @@
-/* Hundreds of bad files, each refused with ERR_CONFIG and one line that begins "FILE:LINE:COLUMN: ". Systematic
- * mutations of the built-in files (every line of each: misspelt, doubled, emptied, out of range, without unit ...), and
- * hand-made ones for what mutations of lines do not reach. */
+/* Hundreds of bad files, each refused with ERR_CONFIG and one line that begins "FILE:LINE:COLUMN: ".
+ * Systematic mutations of the built-in files (every line of each: misspelt, doubled, emptied, out of range,
+ * without unit ...), and hand-made ones for what mutations of lines do not reach. */
 #include "models/plan.h"
 #include "tests/test.h"
 #include <stdio.h>
@@ -40,16 +40,19 @@ static void refused(enum kind kind, const char *text, size_t n)
     ck_assert_msg(clear_message(d.text), "'%s' for:\n%.*s", d.text, (int)n, text);
 }
 
-static const struct { enum kind kind; const char *folder, *name; } file[] = {
-    { MODEL, "models", "deepseek-v3" }, { MODEL, "models", "qwen3-235b-a22b" }, { SYSTEM, "systems", "gb200-nvl72" },
-    { SYSTEM, "systems", "host" }, { STACK, "stacks", "moefold" }, { PLAN, "plans", "deepseek-v3-1024-h100" },
-    { PLAN, "plans", "tiny-moe-8" },
+static const struct { enum kind kind; const char *folder, *name;
+} file[] = {
+    {MODEL, "models", "deepseek-v3"},   {MODEL, "models", "qwen3-235b-a22b"},
+    {SYSTEM, "systems", "gb200-nvl72"}, {SYSTEM, "systems", "host"},
+    {STACK, "stacks", "moefold"},       {PLAN, "plans", "deepseek-v3-1024-h100"},
+    {PLAN, "plans", "tiny-moe-8"},
 };
 
 static const char *built_in(const char *folder, const char *name)
 {
     for (int i = 0; i < cfg_embedded_n; i++)
-        if (strcmp(cfg_embedded[i].kind, folder) == 0 && strcmp(cfg_embedded[i].name, name) == 0) return cfg_embedded[i].text;
+        if (strcmp(cfg_embedded[i].kind, folder) == 0 && strcmp(cfg_embedded[i].name, name) == 0)
+            return cfg_embedded[i].text;
     ck_abort_msg("no %s/%s", folder, name);
     return NULL;
 }
@@ -82,9 +85,11 @@ static void with_line(enum kind kind, const char *text, const struct line *l, co
 }
 
 /* Values that no option takes, whatever its type. */
-static const char *const never[] = { "[1, [2]]", "{a: 1}", "", "''", "nan", "-inf", "1e999", "-99999999999999999999999", "~",
-                                     "0x1F", "&here 1", "*here", "!!int 1", "!own 1", "\"a\\0b\"", "\"\\x01\"", "'",
-                                     "\"", "[", "}", "1: 2", "@", "`x`", "%", "- 1" };
+static const char *const never[] = {
+    "[1, [2]]", "{a: 1}", "",        "''",    "nan",     "-inf",   "1e999",     "-99999999999999999999999",
+    "~",        "0x1F",   "&here 1", "*here", "!!int 1", "!own 1", "\"a\\0b\"", "\"\\x01\"",
+    "'",        "\"",     "[",       "}",     "1: 2",    "@",      "`x`",       "%",
+    "- 1"};
 /* What an option with a unit does not take either. */
 static const char *const no_unit[] = { "1", "-1 GiB", "1 GB/s/s", "1 kg", "1 GiB us", "GB/s" };
 
@@ -97,7 +102,8 @@ static int mutate(enum kind kind, const char *text, const struct line *l)
         snprintf(out, sizeof(out), "%.*s: %s", l->key_n, l->at, never[i]);
         with_line(kind, text, l, out);
     }
-    for (int i = 0; i < LEN(no_unit) && memchr(l->at + l->value_at, ' ', (size_t)l->value_n) != NULL; i++, n++) {
+    for (int i = 0; i < LEN(no_unit) && memchr(l->at + l->value_at, ' ', (size_t)l->value_n) != NULL;
+         i++, n++) {
         snprintf(out, sizeof(out), "%.*s: %s", l->key_n, l->at, no_unit[i]);
         with_line(kind, text, l, out);
     }
@@ -131,18 +137,57 @@ END_TEST
 /* ---- by hand ---- */
 
 static const char *const broken_yaml[] = {
-    "", "\n\n", "# only a note\n", "---\n", "...\n", "just words\n", "- 1\n- 2\n", "[1, 2]\n", "a: 1\n---\nb: 2\n", "a: 1\n...\nb: 2\n",
-    "{a: 1", "{\"a\": 1,, \"b\": 2}", "a: 'open\n", "a: \"open\n", "a: \"\\ud83d\"\n", "a: \"\\q\"\n", "a: |\n text\n  more\nb\n", "a\n\tb: 1\n",
-    "? {a: 1}\n: 2\n", "? [a]\n: 2\n", "*x : 1\n", "a: 1\na: 2\n", "kv_heads: 1\nkv-heads: 1\n", "a: 1\n b: 2\n", "%TAG ! x\n---\na: 1\n",
-    "%YAML 9.9\n---\na: 1\n", "a: {b: {c: 1}\n", "\xEF\xBB\xBF", "\xFF\xFE" "a", "a: \xC0\x80\n", "a: \xED\xA0\x80\n", "a: \xF4\x90\x80\x80\n",
-    "a: \xE2\x82\n", "a: \x01\n", "a: \x7F\n", "a: \xC2\x80\n", "a: \xEF\xBF\xBE\n", "<<: {a: 1}\n", "null: 1\n", ": 1\n", "'': 1\n", "a.b: 1\n",
+    "",
+    "\n\n",
+    "# only a note\n",
+    "---\n",
+    "...\n",
+    "just words\n",
+    "- 1\n- 2\n",
+    "[1, 2]\n",
+    "a: 1\n---\nb: 2\n",
+    "a: 1\n...\nb: 2\n",
+    "{a: 1",
+    "{\"a\": 1,, \"b\": 2}",
+    "a: 'open\n",
+    "a: \"open\n",
+    "a: \"\\ud83d\"\n",
+    "a: \"\\q\"\n",
+    "a: |\n text\n  more\nb\n",
+    "a\n\tb: 1\n",
+    "? {a: 1}\n: 2\n",
+    "? [a]\n: 2\n",
+    "*x : 1\n",
+    "a: 1\na: 2\n",
+    "kv_heads: 1\nkv-heads: 1\n",
+    "a: 1\n b: 2\n",
+    "%TAG ! x\n---\na: 1\n",
+    "%YAML 9.9\n---\na: 1\n",
+    "a: {b: {c: 1}\n",
+    "\xEF\xBB\xBF",
+    "\xFF\xFE"
+    "a",
+    "a: \xC0\x80\n",
+    "a: \xED\xA0\x80\n",
+    "a: \xF4\x90\x80\x80\n",
+    "a: \xE2\x82\n",
+    "a: \x01\n",
+    "a: \x7F\n",
+    "a: \xC2\x80\n",
+    "a: \xEF\xBF\xBE\n",
+    "<<: {a: 1}\n",
+    "null: 1\n",
+    ": 1\n",
+    "'': 1\n",
+    "a.b: 1\n",
     "\"a\\nb\": 1\n",
 };
 
 START_TEST(broken_files)
 {
     for (int kind = 0; kind < KIND_COUNT; kind++)
-        for (int i = 0; i < LEN(broken_yaml); i++) refused((enum kind)kind, broken_yaml[i], strlen(broken_yaml[i]));
+        for (int i = 0; i < LEN(broken_yaml); i++)
+            refused((enum kind)kind, broken_yaml[i], strlen(broken_yaml[i]));
 }
 END_TEST
 
@@ -188,26 +233,42 @@ END_TEST
 /* A document that is well formed and cannot be. Each names the key at fault and its line. */
 START_TEST(impossible)
 {
-    static const struct { enum kind kind; const char *folder, *name, *key, *value; } row[] = {
-        { MODEL, "models", "qwen3-235b-a22b", "kv_heads", "5" },    { MODEL, "models", "qwen3-235b-a22b", "head_dim", "127" },
-        { MODEL, "models", "qwen3-235b-a22b", "topk", "129" },      { MODEL, "models", "qwen3-235b-a22b", "expert_ffn", "0" },
-        { MODEL, "models", "deepseek-v3", "groups", "3" },          { MODEL, "models", "deepseek-v3", "groups_kept", "9" },
-        { MODEL, "models", "deepseek-v3", "groups_kept", "0" },     { MODEL, "models", "deepseek-v3", "groups", "256" },
-        { MODEL, "models", "deepseek-v3", "dense_layers", "62" },   { MODEL, "models", "deepseek-v3", "ffn", "0" },
-        { MODEL, "models", "deepseek-v3", "q_lora", "0" },          { MODEL, "models", "deepseek-v3", "qk_rope", "63" },
-        { MODEL, "models", "deepseek-v3", "kv_lora", "0" },         { MODEL, "models", "deepseek-v3", "v_dim", "0" },
-        { MODEL, "models", "deepseek-v3", "experts", "0" },         { MODEL, "models", "deepseek-v3", "mtp", "2" },
-        { SYSTEM, "systems", "h100-sxm", "domain", "9" },           { SYSTEM, "systems", "h100-sxm", "memory_efficiency", "1.01" },
-        { SYSTEM, "systems", "h100-sxm", "per_host", "0" },         { SYSTEM, "systems", "b200", "bf16", "0" },
-        { STACK, "stacks", "moefold", "capacity", "0.5" },          { STACK, "stacks", "moefold", "schedules", "[]" },
-        { STACK, "stacks", "moefold", "schedules", "[zbv]" },       { STACK, "stacks", "moefold", "recompute", "[full, full]" },
-        { PLAN, "plans", "tiny-moe-8", "ep", "3" },                 { PLAN, "plans", "tiny-moe-8", "gpus", "6" },
-        { PLAN, "plans", "tiny-moe-8", "gbs", "7" },                { PLAN, "plans", "tiny-moe-8", "seq", "63" },
-        { PLAN, "plans", "tiny-moe-8", "pp", "8" },                 { PLAN, "plans", "tiny-moe-8", "model", "tiny-mo" },
-        { PLAN, "plans", "deepseek-v3-1024-h100", "layout", "Et|(tt|)*29mL" },
-        { PLAN, "plans", "deepseek-v3-1024-h100", "recompute", "selective:nothing" },
-        { PLAN, "plans", "deepseek-v3-1024-h100", "precision", "fp4" },
-        { PLAN, "plans", "deepseek-v3-1024-h100", "model", "mixtral-8x22b" },
+    static const struct { enum kind kind; const char *folder, *name, *key, *value;
+    } row[] = {
+        {MODEL, "models", "qwen3-235b-a22b", "kv_heads", "5"},
+        {MODEL, "models", "qwen3-235b-a22b", "head_dim", "127"},
+        {MODEL, "models", "qwen3-235b-a22b", "topk", "129"},
+        {MODEL, "models", "qwen3-235b-a22b", "expert_ffn", "0"},
+        {MODEL, "models", "deepseek-v3", "groups", "3"},
+        {MODEL, "models", "deepseek-v3", "groups_kept", "9"},
+        {MODEL, "models", "deepseek-v3", "groups_kept", "0"},
+        {MODEL, "models", "deepseek-v3", "groups", "256"},
+        {MODEL, "models", "deepseek-v3", "dense_layers", "62"},
+        {MODEL, "models", "deepseek-v3", "ffn", "0"},
+        {MODEL, "models", "deepseek-v3", "q_lora", "0"},
+        {MODEL, "models", "deepseek-v3", "qk_rope", "63"},
+        {MODEL, "models", "deepseek-v3", "kv_lora", "0"},
+        {MODEL, "models", "deepseek-v3", "v_dim", "0"},
+        {MODEL, "models", "deepseek-v3", "experts", "0"},
+        {MODEL, "models", "deepseek-v3", "mtp", "2"},
+        {SYSTEM, "systems", "h100-sxm", "domain", "9"},
+        {SYSTEM, "systems", "h100-sxm", "memory_efficiency", "1.01"},
+        {SYSTEM, "systems", "h100-sxm", "per_host", "0"},
+        {SYSTEM, "systems", "b200", "bf16", "0"},
+        {STACK, "stacks", "moefold", "capacity", "0.5"},
+        {STACK, "stacks", "moefold", "schedules", "[]"},
+        {STACK, "stacks", "moefold", "schedules", "[zbv]"},
+        {STACK, "stacks", "moefold", "recompute", "[full, full]"},
+        {PLAN, "plans", "tiny-moe-8", "ep", "3"},
+        {PLAN, "plans", "tiny-moe-8", "gpus", "6"},
+        {PLAN, "plans", "tiny-moe-8", "gbs", "7"},
+        {PLAN, "plans", "tiny-moe-8", "seq", "63"},
+        {PLAN, "plans", "tiny-moe-8", "pp", "8"},
+        {PLAN, "plans", "tiny-moe-8", "model", "tiny-mo"},
+        {PLAN, "plans", "deepseek-v3-1024-h100", "layout", "Et|(tt|)*29mL"},
+        {PLAN, "plans", "deepseek-v3-1024-h100", "recompute", "selective:nothing"},
+        {PLAN, "plans", "deepseek-v3-1024-h100", "precision", "fp4"},
+        {PLAN, "plans", "deepseek-v3-1024-h100", "model", "mixtral-8x22b"},
     };
     for (int i = 0; i < LEN(row); i++) {
         const char *text = built_in(row[i].folder, row[i].name);
@@ -217,7 +278,9 @@ START_TEST(impossible)
             char out[128];
             line_parse(&l, at);
             const int indent = (int)strspn(at, " ");
-            if (l.key_n - indent != (int)strlen(row[i].key) || strncmp(at + indent, row[i].key, strlen(row[i].key)) != 0) continue;
+            if (l.key_n - indent != (int)strlen(row[i].key) ||
+                strncmp(at + indent, row[i].key, strlen(row[i].key)) != 0)
+                continue;
             snprintf(out, sizeof(out), "%.*s: %s", l.key_n, at, row[i].value);
             with_line(row[i].kind, text, &l, out);
             found = 1;
@@ -238,7 +301,9 @@ START_TEST(noise)
         char *copy = malloc(n);
         memcpy(copy, text, n);
         for (int k = test_random(&state, 4); k >= 0; k--)
-            copy[test_random(&state, (int)n)] = test_random(&state, 2) ? (char)test_random(&state, 256) : "{}[]:#&*!|>'\"%@\n\t -"[test_random(&state, 19)];
+            copy[test_random(&state, (int)n)] = test_random(&state, 2)
+                                                    ? (char)test_random(&state, 256)
+                                                    : "{}[]:#&*!|>'\"%@\n\t -"[test_random(&state, 19)];
         struct diag d = { 0 };
         const enum err e = read_kind(file[f].kind, copy, n, &d);
         free(copy);
@@ -251,6 +316,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { lines_mutated, broken_files, nul_bytes_depth_and_size, truncated, impossible, noise };
+    const TTest *const tests[] = {lines_mutated, broken_files, nul_bytes_depth_and_size,
+                                  truncated,     impossible,   noise};
     return test_main("bad_input", tests, LEN(tests), 300);
 }

@@ -1,4 +1,5 @@
-/* Reading YAML and JSON: the tree and its places, options in and out, and that every built-in description is right. */
+/* Reading YAML and JSON: the tree and its places, options in and out, and that every built-in description is
+ * right. */
 #include "models/plan.h"
 #include "tests/test.h"
 #include <stddef.h>
@@ -13,7 +14,8 @@ START_TEST(tree_and_places)
     struct arena a = { 0 };
     struct diag d = { 0 };
     struct cfg c;
-    ck_assert_int_eq(read_text(&c, &a, "# note\none: 1\ntwo_a:\n  deep: [x, 'y z']\n  b: \"\\u00e9\"\n", &d), OK);
+    ck_assert_int_eq(read_text(&c, &a, "# note\none: 1\ntwo_a:\n  deep: [x, 'y z']\n  b: \"\\u00e9\"\n", &d),
+                     OK);
     ck_assert_int_eq(c.root.type, CFG_MAP);
     ck_assert_int_eq(c.root.n, 2);
     const struct cfg_node *list = cfg_find(&c.root, "two-a.deep");
@@ -37,8 +39,11 @@ START_TEST(json)
     struct arena a = { 0 };
     struct diag d = { 0 };
     struct cfg c;
-    ck_assert_msg(read_text(&c, &a, "{\"a\": \"\\ud83d\\ude00!\", \"b\": {\"c\": [1, 2.5, true]},\n \"d\": \"\\\\ud83d\"}", &d) == OK,
-                  "%s", d.text);
+    ck_assert_msg(
+        read_text(&c, &a,
+                  "{\"a\": \"\\ud83d\\ude00!\", \"b\": {\"c\": [1, 2.5, true]},\n \"d\": \"\\\\ud83d\"}",
+                  &d) == OK,
+        "%s", d.text);
     ck_assert_str_eq(cfg_find(&c.root, "a")->text, "\xF0\x9F\x98\x80!");
     ck_assert_str_eq(cfg_find(&c.root, "b.c")->child[1].text, "2.5");
     ck_assert_str_eq(cfg_find(&c.root, "d")->text, "\\ud83d");
@@ -53,14 +58,47 @@ static const struct word words[] = { { "auto", -1 }, { NULL, 0 } };
 static const struct word sets[] = { { "none", 0 }, { "all", 4 }, { NULL, 0 } };
 struct thing { int32_t n, yes, colour, set; double size_B; char text[8]; };
 static const struct opt table[] = {
-    { .key = "n", .type = OPT_INT, .at = offsetof(struct thing, n), .size = 4, .lo = 1, .hi = 9, .def = "auto", .help = "n", .words = words },
-    { .key = "yes", .type = OPT_BOOL, .at = offsetof(struct thing, yes), .size = 4, .def = "0", .help = "yes" },
-    { .key = "colour", .type = OPT_NAME, .at = offsetof(struct thing, colour), .size = 4, .names = colours, .def = "red", .help = "c" },
-    { .key = "a.set", .type = OPT_SET, .at = offsetof(struct thing, set), .size = 4, .names = colours, .def = "none", .help = "s",
-      .words = sets, .prefix = "some:" },
-    { .key = "a.size", .type = OPT_NUMBER, .at = offsetof(struct thing, size_B), .size = 8, .unit = UNIT_B, .lo = 1, .hi = 1e12,
-      .def = NULL, .help = "a size" },
-    { .key = "text", .type = OPT_TEXT, .at = offsetof(struct thing, text), .size = 8, .def = "", .help = "text" },
+    {.key = "n",
+     .type = OPT_INT,
+     .at = offsetof(struct thing, n),
+     .size = 4,
+     .lo = 1,
+     .hi = 9,
+     .def = "auto",
+     .help = "n",
+     .words = words},
+    {.key = "yes", .type = OPT_BOOL, .at = offsetof(struct thing, yes), .size = 4, .def = "0", .help = "yes"},
+    {.key = "colour",
+     .type = OPT_NAME,
+     .at = offsetof(struct thing, colour),
+     .size = 4,
+     .names = colours,
+     .def = "red",
+     .help = "c"},
+    {.key = "a.set",
+     .type = OPT_SET,
+     .at = offsetof(struct thing, set),
+     .size = 4,
+     .names = colours,
+     .def = "none",
+     .help = "s",
+     .words = sets,
+     .prefix = "some:"},
+    {.key = "a.size",
+     .type = OPT_NUMBER,
+     .at = offsetof(struct thing, size_B),
+     .size = 8,
+     .unit = UNIT_B,
+     .lo = 1,
+     .hi = 1e12,
+     .def = NULL,
+     .help = "a size"},
+    {.key = "text",
+     .type = OPT_TEXT,
+     .at = offsetof(struct thing, text),
+     .size = 8,
+     .def = "",
+     .help = "text"},
 };
 
 START_TEST(options_from_a_document)
@@ -70,7 +108,10 @@ START_TEST(options_from_a_document)
     struct cfg c;
     struct thing t;
     char set[LEN(table)];
-    ck_assert_int_eq(read_text(&c, &a, "a: {size: 2 GiB, set: [blue, sea-green]}\ncolour: sea-green\nyes: true\ntext: abc", &d), OK);
+    ck_assert_int_eq(
+        read_text(&c, &a, "a: {size: 2 GiB, set: [blue, sea-green]}\ncolour: sea-green\nyes: true\ntext: abc",
+                  &d),
+        OK);
     ck_assert_msg(cfg_fill(&t, set, table, LEN(table), &c, &d) == OK, "%s", d.text);
     ck_assert_int_eq(t.n, -1);
     ck_assert_int_eq(t.yes, 1);
@@ -85,10 +126,13 @@ END_TEST
 
 START_TEST(options_from_text)
 {
-    static const struct { int row; const char *text; int32_t value; const char *echo; } good[] = {
-        { 0, "9", 9, "9" }, { 0, "auto", -1, "auto" }, { 0, "1e0", 1, "1" }, { 3, "some:red+blue", 5, "some:red+blue" },
-        { 3, "blue", 4, "all" }, { 3, "all", 4, "all" }, { 3, "none", 0, "none" }, { 3, "red", 1, "some:red" },
-        { 2, "blue", 2, "blue" }, { 1, "false", 0, "0" },
+    static const struct { int row; const char *text; int32_t value; const char *echo;
+    } good[] = {
+        {0, "9", 9, "9"},       {0, "auto", -1, "auto"},
+        {0, "1e0", 1, "1"},     {3, "some:red+blue", 5, "some:red+blue"},
+        {3, "blue", 4, "all"},  {3, "all", 4, "all"},
+        {3, "none", 0, "none"}, {3, "red", 1, "some:red"},
+        {2, "blue", 2, "blue"}, {1, "false", 0, "0"},
     };
     struct diag d = { 0 };
     for (int i = 0; i < LEN(good); i++) {
@@ -104,20 +148,21 @@ END_TEST
 
 START_TEST(options_refused)
 {
-    static const struct { int row; const char *text; const char *message; } bad[] = {
-        { 0, "10", "--n: n = '10' is out of range: it must lie in 1 .. 9, or auto" },
-        { 0, "2.5", "--n: n = '2.5' is not a whole number: write a whole number such as 8, or auto" },
-        { 0, "x", "--n: n = 'x' is not a number: write a whole number such as 8, or auto" },
-        { 0, "", "--n: n is empty: n" },
-        { 1, "yes", "--n: yes = 'yes' is neither yes nor no: write 1, 0, true or false" },
-        { 2, "bleu", "--n: colour = 'bleu' is not known: did you mean 'blue': choose of red, sea_green, blue" },
-        { 3, "red+red", "--n: a.set names 'red' twice: once is enough" },
-        { 3, "red+", "--n: a.set = '' is not known: choose of none, all, red, sea_green, blue" },
-        { 4, "80", "--n: a.size = '80' has no unit: write a size such as 80 GiB" },
-        { 4, "80 us", "--n: a.size = '80 us' has the wrong unit: write a size such as 80 GiB" },
-        { 4, "2 TB", "--n: a.size = '2 TB' is out of range: it must lie in 1 B .. 1 TB" },
-        { 5, "12345678", "--n: text has 8 bytes, at most 7 are kept: shorten it" },
-        { 5, "a\nb", "--n: text = 'a?b' has a control character at 2: leave it out" },
+    static const struct { int row; const char *text; const char *message;
+    } bad[] = {
+        {0, "10", "--n: n = '10' is out of range: it must lie in 1 .. 9, or auto"},
+        {0, "2.5", "--n: n = '2.5' is not a whole number: write a whole number such as 8, or auto"},
+        {0, "x", "--n: n = 'x' is not a number: write a whole number such as 8, or auto"},
+        {0, "", "--n: n is empty: n"},
+        {1, "yes", "--n: yes = 'yes' is neither yes nor no: write 1, 0, true or false"},
+        {2, "bleu", "--n: colour = 'bleu' is not known: did you mean 'blue': choose of red, sea_green, blue"},
+        {3, "red+red", "--n: a.set names 'red' twice: once is enough"},
+        {3, "red+", "--n: a.set = '' is not known: choose of none, all, red, sea_green, blue"},
+        {4, "80", "--n: a.size = '80' has no unit: write a size such as 80 GiB"},
+        {4, "80 us", "--n: a.size = '80 us' has the wrong unit: write a size such as 80 GiB"},
+        {4, "2 TB", "--n: a.size = '2 TB' is out of range: it must lie in 1 B .. 1 TB"},
+        {5, "12345678", "--n: text has 8 bytes, at most 7 are kept: shorten it"},
+        {5, "a\nb", "--n: text = 'a?b' has a control character at 2: leave it out"},
     };
     for (int i = 0; i < LEN(bad); i++) {
         struct diag d = { 0 };
@@ -135,16 +180,20 @@ START_TEST(nearest_key)
     ck_assert_str_eq(cfg_nearest(model_opts, model_n_opt, "kv_head"), "kv_heads");
     ck_assert_str_eq(cfg_nearest(system_opts, system_n_opt, "gpu.hbm_bandwith"), "gpu.hbm_bandwidth");
     ck_assert_ptr_null(cfg_nearest(model_opts, model_n_opt, "zzzzzzzz"));
-    ck_assert_ptr_eq(cfg_opt(plan_opts, plan_n_opt, "ep_overlap"), cfg_opt(plan_opts, plan_n_opt, "ep-overlap"));
+    ck_assert_ptr_eq(cfg_opt(plan_opts, plan_n_opt, "ep_overlap"),
+                     cfg_opt(plan_opts, plan_n_opt, "ep-overlap"));
     ck_assert_ptr_null(cfg_opt(plan_opts, plan_n_opt, "ep"  "x"));
 }
 END_TEST
 
 /* ---- all tables, all built-in files ---- */
 
-static const struct { const char *kind; const struct opt *opt; const int *n; } tables[] = {
-    { "models", model_opts, &model_n_opt }, { "systems", system_opts, &system_n_opt }, { "stacks", stack_opts, &stack_n_opt },
-    { "plans", plan_opts, &plan_n_opt },
+static const struct { const char *kind; const struct opt *opt; const int *n;
+} tables[] = {
+    {"models", model_opts, &model_n_opt},
+    {"systems", system_opts, &system_n_opt},
+    {"stacks", stack_opts, &stack_n_opt},
+    {"plans", plan_opts, &plan_n_opt},
 };
 
 /* Rows have what messages and --help need; defaults are legal (cfg_defaults asserts that); an echo reads back. */
@@ -158,13 +207,16 @@ START_TEST(tables_are_whole)
             const struct opt *o = &tables[k].opt[i];
             char text[600];
             struct diag d = { 0 };
-            ck_assert_msg(o->help != NULL && strlen(o->help) > 0 && strchr(o->help, '\n') == NULL, "%s", o->key);
+            ck_assert_msg(o->help != NULL && strlen(o->help) > 0 && strchr(o->help, '\n') == NULL, "%s",
+                          o->key);
             ck_assert_msg((o->type != OPT_NAME && o->type != OPT_SET) || o->names != NULL, "%s", o->key);
             ck_assert_ptr_eq(cfg_opt(tables[k].opt, *tables[k].n, o->key), o);      /* no key twice */
             if (o->def == NULL) continue;
             memset(&to, 0, sizeof(to));
-            ck_assert_msg(cfg_set(&to, o, cfg_echo(text, sizeof(text), &from, o), "echo", &d) == OK, "%s", d.text);
-            ck_assert_msg(memcmp((char *)&to + o->at, (char *)&from + o->at, o->size) == 0, "%s: %s", o->key, text);
+            ck_assert_msg(cfg_set(&to, o, cfg_echo(text, sizeof(text), &from, o), "echo", &d) == OK, "%s",
+                          d.text);
+            ck_assert_msg(memcmp((char *)&to + o->at, (char *)&from + o->at, o->size) == 0, "%s: %s", o->key,
+                          text);
         }
     }
 }
@@ -240,15 +292,19 @@ END_TEST
 
 START_TEST(plan_refused)
 {
-    static const struct { const char *flags, *message; } row[] = {
-        { "system host", "model is missing: name one, such as --model deepseek-v3" },
-        { "model tiny-moe", "system is missing: name one, such as --system gb200-nvl72" },
-        { "model tiny-moe system b200 gbs 8 seq 64", "gpus is missing: say how many, such as --gpus 256" },
-        { "model tiny-moe system b200 gpus 8 seq 64", "gbs is missing: give the sequences of a step, such as --gbs 4096" },
-        { "model tiny-moe system b200 gpus 8 gbs 64", "seq is missing: give the tokens of a sequence, such as --seq 4096" },
-        { "model tiny-mo system host", "--model: model 'tiny-mo' is not one of the built-in models: did you mean 'tiny-moe'?" },
-        { "model tiny-moe system host mbz 2", "--mbz: unknown option: did you mean --mbs?" },
-        { "model tiny-moe system host tp 0", "--tp: tp = '0' is out of range: it must lie in 1 .. 1024" },
+    static const struct { const char *flags, *message;
+    } row[] = {
+        {"system host", "model is missing: name one, such as --model deepseek-v3"},
+        {"model tiny-moe", "system is missing: name one, such as --system gb200-nvl72"},
+        {"model tiny-moe system b200 gbs 8 seq 64", "gpus is missing: say how many, such as --gpus 256"},
+        {"model tiny-moe system b200 gpus 8 seq 64",
+         "gbs is missing: give the sequences of a step, such as --gbs 4096"},
+        {"model tiny-moe system b200 gpus 8 gbs 64",
+         "seq is missing: give the tokens of a sequence, such as --seq 4096"},
+        {"model tiny-mo system host",
+         "--model: model 'tiny-mo' is not one of the built-in models: did you mean 'tiny-moe'?"},
+        {"model tiny-moe system host mbz 2", "--mbz: unknown option: did you mean --mbs?"},
+        {"model tiny-moe system host tp 0", "--tp: tp = '0' is out of range: it must lie in 1 .. 1024"},
     };
     for (int i = 0; i < LEN(row); i++) {
         struct arena a = { 0 };
@@ -280,8 +336,17 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { tree_and_places, json, options_from_a_document, options_from_text, options_refused,
-                                   nearest_key, tables_are_whole, built_in_files, plan_text_reads_back, plan_defaults,
-                                   plan_refused, plan_errors_have_places };
+    const TTest *const tests[] = {tree_and_places,
+                                  json,
+                                  options_from_a_document,
+                                  options_from_text,
+                                  options_refused,
+                                  nearest_key,
+                                  tables_are_whole,
+                                  built_in_files,
+                                  plan_text_reads_back,
+                                  plan_defaults,
+                                  plan_refused,
+                                  plan_errors_have_places};
     return test_main("cfg", tests, LEN(tests), 60);
 }

@@ -1,5 +1,5 @@
-/* Parameters and FLOP against hand counts: tensor shapes as they stand in the published checkpoints, and the figures of
- * public reports (cases A13, B01, B04, C09, F01, F02). */
+/* Parameters and FLOP against hand counts: tensor shapes as they stand in the published checkpoints, and the
+ * figures of public reports (cases A13, B01, B04, C09, F01, F02). */
 #include "models/model.h"
 #include "tests/test.h"
 #include <math.h>
@@ -35,25 +35,28 @@ static const struct shape deepseek_v3[] = {
     { 129280, 7168, 2, 1 }, { 7168, 1, 1, 1 },                                          /* tables, final norm      */
 };
 static const struct shape deepseek_v3_mtp[] = {
-    { 1536, 7168, 1, 1 }, { 1536, 1, 1, 1 }, { 128 * (128 + 64), 1536, 1, 1 }, { 512 + 64, 7168, 1, 1 }, { 512, 1, 1, 1 },
-    { 128 * (128 + 128), 512, 1, 1 }, { 7168, 128 * 128, 1, 1 }, { 7168, 1, 2, 1 }, { 256, 7168, 1, 1 }, { 256, 1, 1, 1 },
-    { 2048, 7168, 3 * 257, 1 }, { 7168, 2 * 7168, 1, 1 }, { 7168, 1, 3, 1 },            /* eh_proj; three norms    */
+    {1536, 7168, 1, 1},      {1536, 1, 1, 1},          {128 * (128 + 64), 1536, 1, 1},
+    {512 + 64, 7168, 1, 1},  {512, 1, 1, 1},           {128 * (128 + 128), 512, 1, 1},
+    {7168, 128 * 128, 1, 1}, {7168, 1, 2, 1},          {256, 7168, 1, 1},
+    {256, 1, 1, 1},          {2048, 7168, 3 * 257, 1}, {7168, 2 * 7168, 1, 1},
+    {7168, 1, 3, 1}, /* eh_proj; three norms    */
 };
 static const struct shape qwen3_235b[] = {
-    { 64 * 128, 4096, 1, 94 }, { 4 * 128, 4096, 2, 94 }, { 4096, 64 * 128, 1, 94 }, { 128, 1, 2, 94 },
-    { 4096, 1, 2, 94 }, { 128, 4096, 1, 94 }, { 1536, 4096, 3 * 128, 94 }, { 151936, 4096, 2, 1 }, { 4096, 1, 1, 1 },
+    {64 * 128, 4096, 1, 94},   {4 * 128, 4096, 2, 94}, {4096, 64 * 128, 1, 94},
+    {128, 1, 2, 94},           {4096, 1, 2, 94},       {128, 4096, 1, 94},
+    {1536, 4096, 3 * 128, 94}, {151936, 4096, 2, 1},   {4096, 1, 1, 1},
 };
 static const struct shape mixtral_8x7b[] = {
-    { 4096, 4096, 2, 32 }, { 8 * 128, 4096, 2, 32 }, { 4096, 1, 2, 32 }, { 8, 4096, 1, 32 }, { 14336, 4096, 3 * 8, 32 },
-    { 32000, 4096, 2, 1 }, { 4096, 1, 1, 1 },
+    {4096, 4096, 2, 32},      {8 * 128, 4096, 2, 32}, {4096, 1, 2, 32}, {8, 4096, 1, 32},
+    {14336, 4096, 3 * 8, 32}, {32000, 4096, 2, 1},    {4096, 1, 1, 1},
 };
 static const struct shape llama3_8b[] = {
-    { 4096, 4096, 2, 32 }, { 8 * 128, 4096, 2, 32 }, { 4096, 1, 2, 32 }, { 14336, 4096, 3, 32 }, { 128256, 4096, 2, 1 },
-    { 4096, 1, 1, 1 },
+    {4096, 4096, 2, 32},  {8 * 128, 4096, 2, 32}, {4096, 1, 2, 32},
+    {14336, 4096, 3, 32}, {128256, 4096, 2, 1},   {4096, 1, 1, 1},
 };
 static const struct shape tiny_moe[] = {
-    { 64, 64, 2, 4 }, { 32, 64, 2, 4 }, { 8, 1, 2, 4 }, { 64, 1, 2, 4 }, { 128, 64, 3, 1 }, { 8, 64, 1, 3 }, { 8, 1, 1, 3 },
-    { 64, 64, 3, 3 }, { 64, 64, 3 * 8, 3 }, { 256, 64, 2, 1 }, { 64, 1, 1, 1 },
+    {64, 64, 2, 4}, {32, 64, 2, 4}, {8, 1, 2, 4},       {64, 1, 2, 4},   {128, 64, 3, 1}, {8, 64, 1, 3},
+    {8, 1, 1, 3},   {64, 64, 3, 3}, {64, 64, 3 * 8, 3}, {256, 64, 2, 1}, {64, 1, 1, 1},
 };
 
 START_TEST(params_by_hand)
@@ -124,13 +127,17 @@ static double gflop(const char *name, int mtp, int64_t seq)
 /* Case B01, and Megatron-LM's counter on the two big models. */
 START_TEST(flop_per_token)
 {
-    static const struct { const char *name; int mtp; int64_t seq; double gflop; } row[] = {
-        { "deepseek-v3", 1, 4096, 259.99 }, { "deepseek-v3", 0, 4096, 249.81 }, { "qwen3-235b-a22b", 0, 4096, 148.03 },
-        { "qwen3-235b-a22b", 0, 131072, 734.7 },
+    static const struct { const char *name; int mtp; int64_t seq; double gflop;
+    } row[] = {
+        {"deepseek-v3", 1, 4096, 259.99},
+        {"deepseek-v3", 0, 4096, 249.81},
+        {"qwen3-235b-a22b", 0, 4096, 148.03},
+        {"qwen3-235b-a22b", 0, 131072, 734.7},
     };
     for (int i = 0; i < LEN(row); i++) {
         const double x = gflop(row[i].name, row[i].mtp, row[i].seq);
-        ck_assert_msg(fabs(x / row[i].gflop - 1) < 1e-3, "%s at %ld: %.3f GFLOP", row[i].name, (long)row[i].seq, x);
+        ck_assert_msg(fabs(x / row[i].gflop - 1) < 1e-3, "%s at %ld: %.3f GFLOP", row[i].name,
+                      (long)row[i].seq, x);
     }
     const double solved = 13.89 * 256 * 1226e12 / (4096.0 * 4096) / 1e9;    /* from the published step and rate */
     ck_assert(fabs(gflop("deepseek-v3", 1, 4096) / solved - 1) < 0.01);
@@ -157,17 +164,26 @@ START_TEST(flop_counts)
     m.experts = 512;
     ck_assert(model_flop_per_token(&m, 4096, m.vocab) == base);
     m.topk = 9;
-    ck_assert(fabs(model_flop_per_token(&m, 4096, m.vocab) - base - 6.0 * 59 * 3 * 7168 * 2048) < 1e-3 * 7168);
+    ck_assert(fabs(model_flop_per_token(&m, 4096, m.vocab) - base - 6.0 * 59 * 3 * 7168 * 2048) <
+              1e-3 * 7168);
 }
 END_TEST
 
 /* Case C09: groups of experts, all ten rows. */
 START_TEST(groups_of_experts)
 {
-    static const struct { int experts, groups, kept, topk, valid; const char *word; } row[] = {
-        { 256, 8, 4, 8, 1, "" }, { 160, 8, 3, 6, 1, "" }, { 384, 1, 1, 8, 1, "" }, { 256, 1, 1, 8, 1, "" }, { 8, 4, 2, 3, 1, "" },
-        { 8, 8, 1, 2, 0, "needs 2" }, { 8, 3, 1, 2, 0, "does not divide" }, { 8, 4, 1, 3, 0, "keep more groups" },
-        { 8, 4, 5, 2, 0, "groups_kept = 5" }, { 256, 8, 0, 8, 0, "groups_kept = 0" },
+    static const struct { int experts, groups, kept, topk, valid; const char *word;
+    } row[] = {
+        {256, 8, 4, 8, 1, ""},
+        {160, 8, 3, 6, 1, ""},
+        {384, 1, 1, 8, 1, ""},
+        {256, 1, 1, 8, 1, ""},
+        {8, 4, 2, 3, 1, ""},
+        {8, 8, 1, 2, 0, "needs 2"},
+        {8, 3, 1, 2, 0, "does not divide"},
+        {8, 4, 1, 3, 0, "keep more groups"},
+        {8, 4, 5, 2, 0, "groups_kept = 5"},
+        {256, 8, 0, 8, 0, "groups_kept = 0"},
     };
     for (int i = 0; i < LEN(row); i++) {
         struct diag d = { 0 };
@@ -203,7 +219,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { params_by_hand, params_published, params_mtp, flop_per_token, flop_core_attention,
-                                   flop_counts, groups_of_experts, sizes_stay_countable };
+    const TTest *const tests[] = {params_by_hand,    params_published,    params_mtp,
+                                  flop_per_token,    flop_core_attention, flop_counts,
+                                  groups_of_experts, sizes_stay_countable};
     return test_main("model", tests, LEN(tests), 60);
 }

@@ -6,14 +6,29 @@
 
 START_TEST(units_read)
 {
-    static const struct { const char *text; enum unit unit; double value; } row[] = {
-        { "80 GiB", UNIT_B, 80.0 * 1073741824 }, { "80GB", UNIT_B, 80e9 }, { "0 B", UNIT_B, 0 }, { "1.5 kB", UNIT_B, 1500 },
-        { "189471 MiB", UNIT_B, 189471.0 * 1048576 }, { "2 TiB", UNIT_B, 2.0 * 1099511627776 }, { "3 KiB", UNIT_B, 3072 },
-        { "4.8 TB/s", UNIT_B_PER_S, 4.8e12 }, { "400 Gb/s", UNIT_B_PER_S, 50e9 }, { "800 Gbit/s", UNIT_B_PER_S, 100e9 },
-        { "989.4 TFLOP/s", UNIT_FLOP_PER_S, 989.4e12 }, { "1 PFLOP/s", UNIT_FLOP_PER_S, 1e15 },
-        { "2250 TFLOPS", UNIT_FLOP_PER_S, 2250e12 }, { "5 us", UNIT_S, 5e-6 }, { "3ns", UNIT_S, 3e-9 }, { "2 s", UNIT_S, 2 },
-        { "2.5 USD/h", UNIT_USD_PER_H, 2.5 }, { "-3", UNIT_NONE, -3 }, { "+1e-6", UNIT_NONE, 1e-6 }, { ".5", UNIT_NONE, 0.5 },
-        { "1E3", UNIT_NONE, 1000 },
+    static const struct { const char *text; enum unit unit; double value;
+    } row[] = {
+        {"80 GiB", UNIT_B, 80.0 * 1073741824},
+        {"80GB", UNIT_B, 80e9},
+        {"0 B", UNIT_B, 0},
+        {"1.5 kB", UNIT_B, 1500},
+        {"189471 MiB", UNIT_B, 189471.0 * 1048576},
+        {"2 TiB", UNIT_B, 2.0 * 1099511627776},
+        {"3 KiB", UNIT_B, 3072},
+        {"4.8 TB/s", UNIT_B_PER_S, 4.8e12},
+        {"400 Gb/s", UNIT_B_PER_S, 50e9},
+        {"800 Gbit/s", UNIT_B_PER_S, 100e9},
+        {"989.4 TFLOP/s", UNIT_FLOP_PER_S, 989.4e12},
+        {"1 PFLOP/s", UNIT_FLOP_PER_S, 1e15},
+        {"2250 TFLOPS", UNIT_FLOP_PER_S, 2250e12},
+        {"5 us", UNIT_S, 5e-6},
+        {"3ns", UNIT_S, 3e-9},
+        {"2 s", UNIT_S, 2},
+        {"2.5 USD/h", UNIT_USD_PER_H, 2.5},
+        {"-3", UNIT_NONE, -3},
+        {"+1e-6", UNIT_NONE, 1e-6},
+        {".5", UNIT_NONE, 0.5},
+        {"1E3", UNIT_NONE, 1000},
     };
     for (int i = 0; i < LEN(row); i++) {
         double x = -7;
@@ -25,12 +40,16 @@ END_TEST
 
 START_TEST(units_refused)
 {
-    static const struct { const char *text; enum unit unit; int status; } row[] = {
-        { "", UNIT_NONE, -1 }, { " 1", UNIT_NONE, -1 }, { "nan", UNIT_NONE, -1 }, { "inf", UNIT_S, -1 }, { "0x10", UNIT_NONE, -1 },
-        { "1e400", UNIT_NONE, -1 }, { "1.2.3", UNIT_NONE, -1 }, { "--1", UNIT_NONE, -1 }, { "64k", UNIT_NONE, -1 },
-        { "e5", UNIT_NONE, -1 }, { ".", UNIT_NONE, -1 }, { "1e", UNIT_NONE, -1 }, { "1,5", UNIT_NONE, -1 }, { "GiB", UNIT_B, -1 },
-        { "80", UNIT_B, -2 }, { "5 ", UNIT_S, -2 }, { "5 us", UNIT_NONE, -3 }, { "5 us", UNIT_B, -3 }, { "5 GiB", UNIT_S, -3 },
-        { "5 parsecs", UNIT_S, -3 }, { "5 gb", UNIT_B, -3 }, { "1e308 TB", UNIT_B, -3 }, { "5 us us", UNIT_S, -3 },
+    static const struct { const char *text; enum unit unit; int status;
+    } row[] = {
+        {"", UNIT_NONE, -1},      {" 1", UNIT_NONE, -1},     {"nan", UNIT_NONE, -1},
+        {"inf", UNIT_S, -1},      {"0x10", UNIT_NONE, -1},   {"1e400", UNIT_NONE, -1},
+        {"1.2.3", UNIT_NONE, -1}, {"--1", UNIT_NONE, -1},    {"64k", UNIT_NONE, -1},
+        {"e5", UNIT_NONE, -1},    {".", UNIT_NONE, -1},      {"1e", UNIT_NONE, -1},
+        {"1,5", UNIT_NONE, -1},   {"GiB", UNIT_B, -1},       {"80", UNIT_B, -2},
+        {"5 ", UNIT_S, -2},       {"5 us", UNIT_NONE, -3},   {"5 us", UNIT_B, -3},
+        {"5 GiB", UNIT_S, -3},    {"5 parsecs", UNIT_S, -3}, {"5 gb", UNIT_B, -3},
+        {"1e308 TB", UNIT_B, -3}, {"5 us us", UNIT_S, -3},
     };
     for (int i = 0; i < LEN(row); i++) {
         double x = -7;
@@ -47,7 +66,8 @@ START_TEST(units_printed_reads_back)
     for (int i = 0; i < 20000; i++) {
         const enum unit unit = (enum unit)(i % (UNIT_USD_PER_H + 1));
         const double scale = pow(10, test_random(&state, 28) - 12);
-        const double x = i % 3 == 0 ? test_random(&state, 1000) * scale : (test_random(&state, 1 << 30) + 0.1) * scale / 7;
+        const double x =
+            i % 3 == 0 ? test_random(&state, 1000) * scale : (test_random(&state, 1 << 30) + 0.1) * scale / 7;
         char text[64];
         double back;
         ck_assert_msg(units_parse(&back, units_print(text, sizeof(text), x, unit), unit) == 0, "%s", text);
@@ -93,6 +113,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { units_read, units_refused, units_printed_reads_back, units_short_forms, arena_keeps };
+    const TTest *const tests[] = {units_read, units_refused, units_printed_reads_back, units_short_forms,
+                                  arena_keeps};
     return test_main("units", tests, LEN(tests), 60);
 }

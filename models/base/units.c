@@ -1,5 +1,5 @@
-/* Numbers with units. One table of spellings per kind serves parsing, printing and messages. Numbers are read by
- * strtod after a look at their characters, so hex, infinities and NaN never get in. */
+/* Numbers with units. One table of spellings per kind serves parsing, printing and messages. Numbers are read
+ * by strtod after a look at their characters, so hex, infinities and NaN never get in. */
 #include "models/base/units.h"
 #include "models/base/err.h"
 #include <math.h>
@@ -11,20 +11,45 @@ struct spelling { const char *text; double scale; enum unit unit; };
 
 /* In each kind, the spellings that units_human uses come from small to large and before the others. */
 static const struct spelling spelling[] = {
-    { "B", 1, UNIT_B }, { "KiB", 1024, UNIT_B }, { "MiB", 1048576, UNIT_B }, { "GiB", 1073741824, UNIT_B },
-    { "TiB", 1099511627776, UNIT_B }, { "kB", 1e3, UNIT_B }, { "KB", 1e3, UNIT_B }, { "MB", 1e6, UNIT_B },
-    { "GB", 1e9, UNIT_B }, { "TB", 1e12, UNIT_B },
-    { "B/s", 1, UNIT_B_PER_S }, { "kB/s", 1e3, UNIT_B_PER_S }, { "MB/s", 1e6, UNIT_B_PER_S },
-    { "GB/s", 1e9, UNIT_B_PER_S }, { "TB/s", 1e12, UNIT_B_PER_S }, { "KB/s", 1e3, UNIT_B_PER_S },
-    { "KiB/s", 1024, UNIT_B_PER_S }, { "MiB/s", 1048576, UNIT_B_PER_S }, { "GiB/s", 1073741824, UNIT_B_PER_S },
-    { "TiB/s", 1099511627776, UNIT_B_PER_S }, { "Mb/s", 1e6 / 8, UNIT_B_PER_S }, { "Gb/s", 1e9 / 8, UNIT_B_PER_S },
-    { "Tb/s", 1e12 / 8, UNIT_B_PER_S }, { "Mbit/s", 1e6 / 8, UNIT_B_PER_S }, { "Gbit/s", 1e9 / 8, UNIT_B_PER_S },
-    { "Tbit/s", 1e12 / 8, UNIT_B_PER_S },
-    { "FLOP/s", 1, UNIT_FLOP_PER_S }, { "MFLOP/s", 1e6, UNIT_FLOP_PER_S }, { "GFLOP/s", 1e9, UNIT_FLOP_PER_S },
-    { "TFLOP/s", 1e12, UNIT_FLOP_PER_S }, { "PFLOP/s", 1e15, UNIT_FLOP_PER_S }, { "GFLOPS", 1e9, UNIT_FLOP_PER_S },
-    { "TFLOPS", 1e12, UNIT_FLOP_PER_S }, { "PFLOPS", 1e15, UNIT_FLOP_PER_S },
-    { "ns", 1e-9, UNIT_S }, { "us", 1e-6, UNIT_S }, { "ms", 1e-3, UNIT_S }, { "s", 1, UNIT_S },
-    { "USD/h", 1, UNIT_USD_PER_H },
+    {"B", 1, UNIT_B},
+    {"KiB", 1024, UNIT_B},
+    {"MiB", 1048576, UNIT_B},
+    {"GiB", 1073741824, UNIT_B},
+    {"TiB", 1099511627776, UNIT_B},
+    {"kB", 1e3, UNIT_B},
+    {"KB", 1e3, UNIT_B},
+    {"MB", 1e6, UNIT_B},
+    {"GB", 1e9, UNIT_B},
+    {"TB", 1e12, UNIT_B},
+    {"B/s", 1, UNIT_B_PER_S},
+    {"kB/s", 1e3, UNIT_B_PER_S},
+    {"MB/s", 1e6, UNIT_B_PER_S},
+    {"GB/s", 1e9, UNIT_B_PER_S},
+    {"TB/s", 1e12, UNIT_B_PER_S},
+    {"KB/s", 1e3, UNIT_B_PER_S},
+    {"KiB/s", 1024, UNIT_B_PER_S},
+    {"MiB/s", 1048576, UNIT_B_PER_S},
+    {"GiB/s", 1073741824, UNIT_B_PER_S},
+    {"TiB/s", 1099511627776, UNIT_B_PER_S},
+    {"Mb/s", 1e6 / 8, UNIT_B_PER_S},
+    {"Gb/s", 1e9 / 8, UNIT_B_PER_S},
+    {"Tb/s", 1e12 / 8, UNIT_B_PER_S},
+    {"Mbit/s", 1e6 / 8, UNIT_B_PER_S},
+    {"Gbit/s", 1e9 / 8, UNIT_B_PER_S},
+    {"Tbit/s", 1e12 / 8, UNIT_B_PER_S},
+    {"FLOP/s", 1, UNIT_FLOP_PER_S},
+    {"MFLOP/s", 1e6, UNIT_FLOP_PER_S},
+    {"GFLOP/s", 1e9, UNIT_FLOP_PER_S},
+    {"TFLOP/s", 1e12, UNIT_FLOP_PER_S},
+    {"PFLOP/s", 1e15, UNIT_FLOP_PER_S},
+    {"GFLOPS", 1e9, UNIT_FLOP_PER_S},
+    {"TFLOPS", 1e12, UNIT_FLOP_PER_S},
+    {"PFLOPS", 1e15, UNIT_FLOP_PER_S},
+    {"ns", 1e-9, UNIT_S},
+    {"us", 1e-6, UNIT_S},
+    {"ms", 1e-3, UNIT_S},
+    {"s", 1, UNIT_S},
+    {"USD/h", 1, UNIT_USD_PER_H},
 };
 
 /* How many of a kind's spellings units_human may use. */
