@@ -42,9 +42,10 @@ static const char *echo(struct arena *a, const struct plan *p, const char *key)
 
 char *answer_plan_line(struct arena *a, const struct plan *p)
 {
-    return arena_printf(a, "pp %d x (tp %d cp %d dp %d | etp %d ep %d edp %d), %s, vpp %d, mbs %d, %d micro-batches, recompute %s",
-                        p->pp, p->tp, p->cp, p->dp, p->etp, p->ep, p->edp, echo(a, p, "schedule"), p->vpp, p->mbs,
-                        p->n_micro, echo(a, p, "recompute"));
+    return arena_printf(
+        a, "pp %d x (tp %d cp %d dp %d | etp %d ep %d edp %d), %s, vpp %d, mbs %d, %d micro-batches, recompute %s",
+        p->pp, p->tp, p->cp, p->dp, p->etp, p->ep, p->edp, echo(a, p, "schedule"), p->vpp, p->mbs, p->n_micro,
+        echo(a, p, "recompute"));
 }
 
 static enum answer_line line_of(enum group g)

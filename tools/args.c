@@ -1,16 +1,24 @@
-/* Flags are looked up in three tables of options: what every verb has, the verb's own, and the plan's. Values of the plan
- * are only collected here; plan_read_job reads them on top of the plan's file, by the same rows. */
+/* Flags are looked up in three tables of options: what every verb has, the verb's own, and the plan's. Values of
+ * the plan are only collected here; plan_read_job reads them on top of the plan's file, by the same rows. */
 #include "tools/args.h"
 #include "tools/report.h"
 #include <stddef.h>
 #include <string.h>
 
 static const struct opt common[] = {
-    { .key = "json", ARGS_BOOL(struct args, json), .help = "one JSON document on stdout, and nothing else there" },
+    { .key = "json", ARGS_BOOL(struct args, json),
+      .help = "one JSON document on stdout, and nothing else there" },
     { .key = "help", ARGS_BOOL(struct args, help), .help = "this text" },
 };
 
-struct reader { struct args *to; void *flags; const struct args_spec *spec; struct arena *a; int argc, next; char **argv; };
+struct reader {
+    struct args *to;
+    void *flags;
+    const struct args_spec *spec;
+    struct arena *a;
+    int argc, next;
+    char **argv;
+};
 
 static const struct opt *find(void **owner, const struct reader *r, const char *key)
 {
@@ -31,7 +39,8 @@ static enum err unknown(const struct reader *r, const char *key, struct diag *d)
     if (!near) near = cfg_nearest(common, LEN(common), key);
     const char *shown = arena_strdup(r->a, cfg_shown(key).text);
     if (near) return fail(d, ERR_CONFIG, "--%s: %s has no such flag; did you mean --%s?", shown, s->verb, near);
-    return fail(d, ERR_CONFIG, "--%s: %s has no such flag; `moefold %s --help` lists them", shown, s->verb, s->verb);
+    return fail(d, ERR_CONFIG, "--%s: %s has no such flag; `moefold %s --help` lists them", shown, s->verb,
+                s->verb);
 }
 
 static int is_bool_text(const char *text)
@@ -73,7 +82,8 @@ static enum err add_fixed(struct reader *r, const char *text, struct diag *d)
     const struct opt *o = cfg_opt(plan_opts, plan_n_opt, key);
     if (!o) {
         const char *near = cfg_nearest(plan_opts, plan_n_opt, key);
-        return fail(d, ERR_CONFIG, "--fix: a plan has no '%s'%s%s", cfg_shown(key).text, near ? "; did you mean " : "", near ? near : "");
+        return fail(d, ERR_CONFIG, "--fix: a plan has no '%s'%s%s", cfg_shown(key).text,
+                    near ? "; did you mean " : "", near ? near : "");
     }
     args_add(r->to, r->a, o->key, eq + 1);
     return OK;
@@ -99,14 +109,14 @@ static enum err read_word(struct reader *r, const char *word, struct diag *d)
 {
     const struct args_spec *s = r->spec;
     if (r->to->n_word >= s->max_words)
-        return fail(d, ERR_CONFIG, "'%s': %s takes at most %d word(s): moefold %s %s", cfg_shown(word).text, s->verb,
-                    s->max_words, s->verb, s->words);
+        return fail(d, ERR_CONFIG, "'%s': %s takes at most %d word(s): moefold %s %s", cfg_shown(word).text,
+                    s->verb, s->max_words, s->verb, s->words);
     r->to->word[r->to->n_word++] = word;
     return OK;
 }
 
-enum err args_parse(struct args *to, void *flags, const struct args_spec *spec, struct arena *a, int argc, char **argv,
-                    struct diag *d)
+enum err args_parse(struct args *to, void *flags, const struct args_spec *spec, struct arena *a, int argc,
+                    char **argv, struct diag *d)
 {
     struct reader r = { .to = to, .flags = flags, .spec = spec, .a = a, .argc = argc, .argv = argv };
     *to = (struct args){ 0 };
@@ -156,7 +166,8 @@ static void help_table(struct arena *a, const char *heading, const struct opt *o
 {
     struct help_row *row = arena_alloc(a, (size_t)(n + 1) * sizeof *row);
     for (int i = 0; i < n; i++)
-        row[i] = (struct help_row){ arena_printf(a, "--%s", opt[i].key), values_text(a, &opt[i]), opt[i].def, opt[i].help };
+        row[i] = (struct help_row){ arena_printf(a, "--%s", opt[i].key), values_text(a, &opt[i]), opt[i].def,
+                                    opt[i].help };
     report_table(heading, &(struct report_list){ help_cols, LEN(help_cols), row, sizeof *row, n }, -1);
 }
 
@@ -170,7 +181,8 @@ void args_help(const struct args_spec *spec)
     printf("moefold %s %s: %s\n", spec->verb, spec->words, spec->what);
     help_table(&a, "flags", all, (int)n + LEN(common));
     if (spec->takes_plan)
-        help_table(&a, spec->max_words ? "the plan as flags, on top of PLAN's file" : "the plan as flags", plan_opts, plan_n_opt);
+        help_table(&a, spec->max_words ? "the plan as flags, on top of PLAN's file" : "the plan as flags",
+                   plan_opts, plan_n_opt);
     arena_free(&a);
 }
 

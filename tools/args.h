@@ -1,15 +1,17 @@
-/* The command line of one verb: positional words, the verb's own flags (a table of options over a struct of the verb), and
- * the plan as flags (the rows of plan_opts). `--key value` and `--key=value` are the same; a yes-or-no flag needs no value.
- * A flag nobody knows is refused with the nearest one that somebody does. */
+/* The command line of one verb: positional words, the verb's own flags (a table of options over a struct of the
+ * verb), and the plan as flags (the rows of plan_opts). `--key value` and `--key=value` are the same; a yes-or-no
+ * flag needs no value. A flag nobody knows is refused with the nearest one that somebody does. */
 #ifndef TOOLS_ARGS_H
 #define TOOLS_ARGS_H
 #include "models/plan.h"
 #include <stddef.h>
 
-/* The middle of a row of flags: a yes-or-no, an int from lo to hi, a number, a text in an array of chars. */
+/* The middle of a row of flags: a yes-or-no, an int from lo to hi, a name of a list, a text in an array of chars. */
 #define ARGS_AT(type, field) .at = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define ARGS_BOOL(owner, field) .type = OPT_BOOL, ARGS_AT(owner, field), .hi = 1, .def = "0"
-#define ARGS_INT(owner, field, low, high, text) .type = OPT_INT, ARGS_AT(owner, field), .lo = low, .hi = high, .def = text
+#define ARGS_INT(owner, field, low, high, text)                                                                    \
+    .type = OPT_INT, ARGS_AT(owner, field), .lo = low, .hi = high, .def = text
+#define ARGS_NAME(owner, field, list, text) .type = OPT_NAME, ARGS_AT(owner, field), .names = list, .def = text
 #define ARGS_TEXT(owner, field, text) .type = OPT_TEXT, ARGS_AT(owner, field), .def = text
 
 struct args_spec {
@@ -26,8 +28,8 @@ struct args {
 };
 
 /* Fills `flags` (defaults first) and `to` from argv, which begins after the verb. */
-enum err args_parse(struct args *to, void *flags, const struct args_spec *spec, struct arena *a, int argc, char **argv,
-                    struct diag *d);
+enum err args_parse(struct args *to, void *flags, const struct args_spec *spec, struct arena *a, int argc,
+                    char **argv, struct diag *d);
 /* One more option of the plan, as if it had been a flag. */
 void args_add(struct args *to, struct arena *a, const char *key, const char *text);
 /* Usage and the table of flags (key, values, default, help) on stdout. */

@@ -1,5 +1,5 @@
-/* Pictures as text: DOT for Graphviz, and SVG for timelines, whose axis Graphviz does not know. Colours are the same
- * everywhere: forward blue, backward orange, communication by stream. */
+/* Pictures as text: DOT for Graphviz, and SVG for timelines, whose axis Graphviz does not know. Colours are the
+ * same everywhere: forward blue, backward orange, communication by stream. */
 #ifndef TOOLS_DRAW_H
 #define TOOLS_DRAW_H
 #include "models/place.h"
@@ -19,8 +19,9 @@ void draw_groups(FILE *out, const struct job *j, enum group g);
 struct draw_part { int stage, chunk, backward, layer; };    /* chunk: the v-th of the stage */
 void draw_program(FILE *out, const struct program *pr, const struct job *j, const struct draw_part *part);
 
-/* One row a stage, one bar a pass: when each stage works on which micro-batch of which chunk. SVG. `t`: sorted, one rank
- * a stage (the first of each), one iteration. */
-void draw_pipeline(FILE *out, struct arena *a, const struct program *pr, const struct job *j, const struct trace *t);
+/* One row a stage, one bar a pass: when each stage works on which micro-batch of which chunk. SVG. `t`: sorted, one
+ * rank a stage (the first of each), one iteration. */
+void draw_pipeline(FILE *out, struct arena *a, const struct program *pr, const struct job *j,
+                   const struct trace *t);
 
 #endif

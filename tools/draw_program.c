@@ -1,6 +1,6 @@
-/* One pass as a graph: a node is an op, an edge a buffer that one writes and another reads. Weights, gradients and sizes
- * are left out: every op has them, and a picture of everything shows nothing. What forward keeps for backward, and what
- * comes from or goes to a neighbour stage, is drawn as an ellipse. */
+/* One pass as a graph: a node is an op, an edge a buffer that one writes and another reads. Weights, gradients and
+ * sizes are left out: every op has them, and a picture of everything shows nothing. What forward keeps for
+ * backward, and what comes from or goes to a neighbour stage, is drawn as an ellipse. */
 #include "tools/draw.h"
 #include <string.h>
 
@@ -16,7 +16,12 @@ static const char *stream_fill(enum stream s)
     }
 }
 
-struct drawer { FILE *out; const struct program *pr; int32_t *writer; struct arena a; };    /* writer: last op of a root buffer here */
+struct drawer {
+    FILE *out;
+    const struct program *pr;
+    int32_t *writer;            /* per root buffer: the last op here that wrote it; 0 none, -1 drawn as a source */
+    struct arena a;
+};
 
 static int flows(const struct program *pr, int root)
 {
@@ -27,7 +32,8 @@ static int flows(const struct program *pr, int root)
 static const char *shape_text(struct drawer *w, int root)
 {
     const struct buf *b = &w->pr->buf[root];
-    return arena_printf(&w->a, "%s%lld x %d %s", b->size ? "<= " : "", (long long)b->rows, b->cols, dtype_name((enum dtype)b->dtype));
+    return arena_printf(&w->a, "%s%lld x %d %s", b->size ? "<= " : "", (long long)b->rows, b->cols,
+                        dtype_name((enum dtype)b->dtype));
 }
 
 /* The weight that the op uses or whose gradient it makes: "q"; several that lie side by side: the first. */
@@ -35,7 +41,8 @@ static const char *weight_name(const struct program *pr, const struct op *o)
 {
     for (int i = 0; i < pr->n_param; i++)
         for (int k = 0; k < OP_READS; k++)
-            if ((o->io.read[k] && o->io.read[k] == pr->param[i].w) || (k < OP_ADDS && o->io.add[k] && o->io.add[k] == pr->param[i].g))
+            if ((o->io.read[k] && o->io.read[k] == pr->param[i].w) ||
+                (k < OP_ADDS && o->io.add[k] && o->io.add[k] == pr->param[i].g))
                 return program_param_name((enum param_name)pr->param[i].name);
     return "";
 }
@@ -43,16 +50,19 @@ static const char *weight_name(const struct program *pr, const struct op *o)
 static void draw_node(struct drawer *w, int op)
 {
     const struct op *o = &w->pr->op[op];
-    const char *group = o->group == GROUP_NONE ? "" : arena_printf(&w->a, " over %s", fold_group_name((enum group)o->group));
-    fprintf(w->out, "  o%d [label=\"%s%s\\n#%d %s%s%s\", fillcolor=\"%s\"];\n", op, op_name((enum op_kind)o->kind), group, op,
-            weight_name(w->pr, o), o->flags & OP_RECOMPUTE ? " recompute" : "", o->flags & OP_HOST_READS ? " host waits" : "",
-            stream_fill((enum stream)o->stream));
+    const char *group = o->group == GROUP_NONE
+                            ? ""
+                            : arena_printf(&w->a, " over %s", fold_group_name((enum group)o->group));
+    fprintf(w->out, "  o%d [label=\"%s%s\\n#%d %s%s%s\", fillcolor=\"%s\"];\n", op, op_name((enum op_kind)o->kind),
+            group, op, weight_name(w->pr, o), o->flags & OP_RECOMPUTE ? " recompute" : "",
+            o->flags & OP_HOST_READS ? " host waits" : "", stream_fill((enum stream)o->stream));
 }
 
 /* A buffer that was there before the pass: an ellipse, once. */
 static void draw_source(struct drawer *w, int root)
 {
-    if (w->writer[root] == 0) fprintf(w->out, "  b%d [shape=ellipse, fillcolor=\"#eeeeee\", label=\"%s\"];\n", root, shape_text(w, root));
+    if (w->writer[root] == 0)
+        fprintf(w->out, "  b%d [shape=ellipse, fillcolor=\"#eeeeee\", label=\"%s\"];\n", root, shape_text(w, root));
     w->writer[root] = -1;
 }
 
@@ -68,7 +78,8 @@ static void draw_edges(struct drawer *w, int op)
             draw_source(w, root);
             fprintf(w->out, "  b%d -> o%d [label=\"\"%s];\n", root, op, grey);
         } else if (w->writer[root] != op) {
-            fprintf(w->out, "  o%d -> o%d [label=\"%s\"%s];\n", w->writer[root], op, counts ? "" : shape_text(w, root), grey);
+            fprintf(w->out, "  o%d -> o%d [label=\"%s\"%s];\n", w->writer[root], op,
+                    counts ? "" : shape_text(w, root), grey);
         }
     }
     for (int i = 0; i < n; i++)
@@ -96,17 +107,21 @@ void draw_program(FILE *out, const struct program *pr, const struct job *j, cons
     char model[64];
     int open = -2;
     w.writer = arena_alloc(&w.a, (size_t)pr->n_buf * sizeof *w.writer);
-    fprintf(out, "digraph program {\n  graph [fontname=\"Helvetica\", labelloc=t, fontsize=16, ranksep=0.25, label=\"%s, stage %d, chunk %d: "
-            "%s of one micro-batch\\nblue: compute; orange: tp; yellow: cp; red: ep; violet: dp; green: pipeline; grey: from "
-            "elsewhere\"];\n  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, margin=\"0.08,0.04\"];\n"
-            "  edge [fontname=\"Helvetica\", fontsize=8, color=\"#666666\"];\n", draw_safe(model, j->model.name), part->stage, c,
-            part->backward ? "backward" : "forward");
+    fprintf(out,
+            "digraph program {\n  graph [fontname=\"Helvetica\", labelloc=t, fontsize=16, ranksep=0.25, "
+            "label=\"%s, stage %d, chunk %d: %s of one micro-batch\\nblue: compute; orange: tp; yellow: cp; red: ep; "
+            "violet: dp; green: pipeline; grey: from elsewhere\"];\n"
+            "  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, "
+            "margin=\"0.08,0.04\"];\n"
+            "  edge [fontname=\"Helvetica\", fontsize=8, color=\"#666666\"];\n",
+            draw_safe(model, j->model.name), part->stage, c, part->backward ? "backward" : "forward");
     for (int o = first; o < end; o++) {
         if (!is_drawn(&pr->op[o], part)) continue;
         if (pr->op[o].layer != open) {
             if (open != -2) fprintf(out, "  }\n");
             open = pr->op[o].layer;
-            fprintf(out, "  subgraph cluster_%d {\n  label=\"%s\"; color=\"#aaaaaa\"; fontsize=12;\n", o, layer_name(&w.a, j, open));
+            fprintf(out, "  subgraph cluster_%d {\n  label=\"%s\"; color=\"#aaaaaa\"; fontsize=12;\n", o,
+                    layer_name(&w.a, j, open));
         }
         draw_node(&w, o);
     }

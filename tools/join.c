@@ -1,5 +1,5 @@
-/* A merge of sorted spans. Keys are four integers and the same for both interpreters, so nothing is guessed: a key that
- * one side lacks is reported, never matched to a neighbour. */
+/* A merge of sorted spans. Keys are four integers and the same for both interpreters, so nothing is guessed: a key
+ * that one side lacks is reported, never matched to a neighbour. */
 #include "tools/join.h"
 #include <stdlib.h>
 #include <string.h>
@@ -70,8 +70,8 @@ static int by_key(const struct span *a, const struct span *b)
     return (a->op > b->op) - (a->op < b->op);
 }
 
-static void sum_kinds(struct join *to, struct arena *a, enum join_side s, const struct trace *t, const struct program *pr,
-                      const struct job *j, const struct unroll *u)
+static void sum_kinds(struct join *to, struct arena *a, enum join_side s, const struct trace *t,
+                      const struct program *pr, const struct job *j, const struct unroll *u)
 {
     int64_t *wait_ns = arena_alloc(a, (size_t)(t->n + 1) * sizeof *wait_ns);
     trace_waits(wait_ns, t, pr, j, u);
@@ -85,16 +85,17 @@ static void sum_kinds(struct join *to, struct arena *a, enum join_side s, const 
     to->spans[s] = t->n;
 }
 
-void join_traces(struct join *to, struct arena *a, const struct trace *const side[JOIN_SIDES], const struct program *pr,
-                 const struct job *j, const struct unroll *u)
+void join_traces(struct join *to, struct arena *a, const struct trace *const side[JOIN_SIDES],
+                 const struct program *pr, const struct job *j, const struct unroll *u)
 {
     const struct trace *e = side[JOIN_EVEN], *l = side[JOIN_LOAD], *m = side[JOIN_MEASURED];
     int64_t x = 0, y = 0, z = 0;
     *to = (struct join){ 0 };
     for (int s = 0; s < JOIN_SIDES; s++) sum_kinds(to, a, (enum join_side)s, side[s], pr, j, u);
     while (x < e->n || y < l->n || z < m->n) {
-        const struct span *first = NULL, *at[JOIN_SIDES] = { x < e->n ? &e->span[x] : NULL, y < l->n ? &l->span[y] : NULL,
-                                                             z < m->n ? &m->span[z] : NULL };
+        const struct span *first = NULL,
+                          *at[JOIN_SIDES] = { x < e->n ? &e->span[x] : NULL, y < l->n ? &l->span[y] : NULL,
+                                              z < m->n ? &m->span[z] : NULL };
         int here[JOIN_SIDES];
         for (int s = 0; s < JOIN_SIDES; s++)
             if (at[s] && (!first || by_key(at[s], first) < 0)) first = at[s];

@@ -1,12 +1,13 @@
-/* The program `moefold`: finds the verb, runs it, turns its outcome into the exit status. 0: done. 1: the answer is no
- * (nothing fits, a check failed, a capacity overflowed). 2: bad input, with one line that says what, both numbers, and
- * the way out. */
+/* The program `moefold`: finds the verb, runs it, turns its outcome into the exit status. 0: done. 1: the answer is
+ * no (nothing fits, a check failed, a capacity overflowed). 2: bad input, with one line that says what, both
+ * numbers, and the way out. */
 #include "tools/verb.h"
 #include <stdio.h>
 #include <string.h>
 
-static const struct { const char *name; enum err (*run)(int, char **, struct diag *); const char *what; } verbs[] = {
-    { "predict", verb_predict, "what one plan needs and how fast it is: memory, communication, compute, time, cost" },
+struct verb { const char *name; enum err (*run)(int argc, char **argv, struct diag *d); const char *what; };
+static const struct verb verbs[] = {
+    { "predict", verb_predict, "what one plan needs and how fast it is: memory, communication, time, cost" },
     { "search",  verb_search,  "the best plans of a model on a cluster, and why the others lost" },
     { "run",     verb_run,     "train under a plan on this machine; writes metrics and a trace" },
     { "compare", verb_compare, "predicted beside measured, op by op, of a directory that run wrote" },
@@ -17,7 +18,8 @@ static const struct { const char *name; enum err (*run)(int, char **, struct dia
 
 static void usage(FILE *to)
 {
-    fprintf(to, "moefold plans, predicts and runs Mixture-of-Experts training.\n\nusage: moefold VERB ... [--json] [--help]\n\n");
+    fprintf(to, "moefold plans, predicts and runs Mixture-of-Experts training.\n\n"
+                "usage: moefold VERB ... [--json] [--help]\n\n");
     for (int i = 0; i < LEN(verbs); i++) fprintf(to, "  %-9s%s\n", verbs[i].name, verbs[i].what);
     fprintf(to, "\nmoefold VERB --help lists the flags of a verb. First steps:\n"
                 "  moefold search --model deepseek-v3 --system gb200-nvl72 --gpus 256 --seq 4096 --gbs 4096\n"
@@ -26,13 +28,15 @@ static void usage(FILE *to)
 
 static enum err no_verb(const char *word, struct diag *d)
 {
-    return fail(d, ERR_CONFIG, "no verb is called '%s'; the verbs are predict, search, run, compare, draw, list, doctor", word);
+    return fail(d, ERR_CONFIG,
+                "no verb is called '%s'; the verbs are predict, search, run, compare, draw, list, doctor", word);
 }
 
 static enum err dispatch(int argc, char **argv, struct diag *d)
 {
     const char *word = argv[1];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) return usage(stdout), OK;
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
+        return usage(stdout), OK;
     for (int i = 0; i < LEN(verbs); i++)
         if (strcmp(word, verbs[i].name) == 0) return verbs[i].run(argc - 2, argv + 2, d);
     return no_verb(word, d);

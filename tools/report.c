@@ -1,5 +1,6 @@
-/* The one place where a value becomes text or JSON. Tables go through libsmartcols, which knows the terminal's width and
- * colours; documents go through jansson. Neither ever sees NaN: a number that is not finite is null, or a dash. */
+/* The one place where a value becomes text or JSON. Tables go through libsmartcols, which knows the terminal's
+ * width and colours; documents go through jansson. Neither ever sees NaN: a number that is not finite is null, or a
+ * dash. */
 #include "tools/report.h"
 #include "models/base/units.h"
 #include <libsmartcols/libsmartcols.h>

@@ -1,6 +1,6 @@
-/* Results for people and for programs from one description. A column says where a value lies in a struct, what it is,
- * its JSON key and its title; the same rows become a table (libsmartcols), lines of title and value, or JSON (jansson).
- * A column without a title is for programs only, one without a key for people only. */
+/* Results for people and for programs from one description. A column says where a value lies in a struct, what it
+ * is, its JSON key and its title; the same rows become a table (libsmartcols), lines of title and value, or JSON
+ * (jansson). A column without a title is for programs only, one without a key for people only. */
 #ifndef TOOLS_REPORT_H
 #define TOOLS_REPORT_H
 #include "models/base/arena.h"

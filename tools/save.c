@@ -43,6 +43,7 @@ enum err save_directory(const char *path, struct diag *d)
     struct stat s;
     if (mkdir(path, 0777) == 0) return OK;
     if (errno != EEXIST) return lost(path, d);
-    if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode)) return fail(d, ERR_IO, "%s: is there, and is no directory", path);
+    if (stat(path, &s) != 0 || !S_ISDIR(s.st_mode))
+        return fail(d, ERR_IO, "%s: is there, and is no directory", path);
     return OK;
 }

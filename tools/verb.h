@@ -1,5 +1,6 @@
-/* The verbs. Each gets the words after its name, prints its answer on stdout and returns what main turns into the exit
- * status: OK 0, ERR_NO and ERR_COMM 1, everything else 2. An empty diag means that the answer itself said it all. */
+/* The verbs. Each gets the words after its name, prints its answer on stdout and returns what main turns into the
+ * exit status: OK 0, ERR_NO and ERR_COMM 1, everything else 2. An empty diag means that the answer itself said it
+ * all. */
 #ifndef TOOLS_VERB_H
 #define TOOLS_VERB_H
 #include "models/base/err.h"

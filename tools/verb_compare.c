@@ -1,5 +1,6 @@
-/* moefold compare: what was predicted beside what was measured, of a directory that `run` wrote. Three columns: predicted,
- * predicted at the load that the run really routed, measured: the first gap is the load's, the second the model's. */
+/* moefold compare: what was predicted beside what was measured, of a directory that `run` wrote. Three columns:
+ * predicted, predicted at the load that the run really routed, measured: the first gap is the load's, the second
+ * the model's. */
 #include "sim/sim.h"
 #include "tools/answer.h"
 #include "tools/args.h"
@@ -60,25 +61,28 @@ static enum err read_run(struct compare *c, struct arena *a, const char *dir, st
     const char *path = arena_printf(a, "%s/run.json", dir);
     c->run = json_load_file(path, 0, &why);
     if (c->run && json_is_object(c->run)) return OK;
-    return fail(d, ERR_IO, "%s: %s; `moefold run --out %s` writes it", path, c->run ? "is no object" : why.text, dir);
+    return fail(d, ERR_IO, "%s: %s; `moefold run --out %s` writes it", path, c->run ? "is no object" : why.text,
+                dir);
 }
 
 static enum err check_spans(const struct compare *c, const struct trace *t, const char *path, struct diag *d)
 {
     if (t->head.program_hash != c->pr.hash)
-        return fail(d, ERR_CONFIG, "%s: is the trace of program %016llx, but plan.yaml makes %016llx; run the plan again", path,
+        return fail(d, ERR_CONFIG,
+                    "%s: is the trace of program %016llx, but plan.yaml makes %016llx; run the plan again", path,
                     (unsigned long long)t->head.program_hash, (unsigned long long)c->pr.hash);
     if (t->n < 1 || t->head.n_iter < 1) return fail(d, ERR_CONFIG, "%s: holds no spans", path);
     for (int64_t i = 0; i < t->n; i++) {
         const struct span *s = &t->span[i];
         if (s->op < 1 || s->op >= c->pr.n_op || s->rank < 0 || s->rank >= c->job.plan.gpus)
-            return fail(d, ERR_CONFIG, "%s: span %lld is of rank %d, op %d; the program has %d ranks and %d ops", path,
-                        (long long)i, s->rank, s->op, c->job.plan.gpus, c->pr.n_op - 1);
+            return fail(d, ERR_CONFIG, "%s: span %lld is of rank %d, op %d; the program has %d ranks and %d ops",
+                        path, (long long)i, s->rank, s->op, c->job.plan.gpus, c->pr.n_op - 1);
     }
     return OK;
 }
 
-static enum err read_directory(struct compare *c, struct trace *all, struct arena *a, const char *dir, struct diag *d)
+static enum err read_directory(struct compare *c, struct trace *all, struct arena *a, const char *dir,
+                               struct diag *d)
 {
     const char *path = arena_printf(a, "%s/trace.mft", dir);
     TRY(plan_read_job(&c->job, a, arena_printf(a, "%s/plan.yaml", dir), 0, NULL, 1, d));
@@ -104,7 +108,8 @@ static enum err collect(struct compare *c, struct arena *a, const char *dir, str
     cost_init(&c->cost, &c->pr, &c->job);
     sim_sweep(&c->side[JOIN_EVEN], a, &c->cost, c->u, NULL, 1);
     sim_sweep(&c->side[JOIN_LOAD], a, &c->cost, c->u, &load, 1);
-    const struct trace *const side[JOIN_SIDES] = { &c->side[JOIN_EVEN], &c->side[JOIN_LOAD], &c->side[JOIN_MEASURED] };
+    const struct trace *const side[JOIN_SIDES] = { &c->side[JOIN_EVEN], &c->side[JOIN_LOAD],
+                                                   &c->side[JOIN_MEASURED] };
     join_traces(&c->join, a, side, &c->pr, &c->job, c->u);
     return OK;
 }
@@ -125,7 +130,8 @@ static struct head_row step_row(const struct compare *c)
 static struct head_row tflops_row(const struct compare *c)
 {
     const struct plan *p = &c->job.plan;
-    const double tera = 1e-12 * p->gbs * p->seq * model_flop_per_token(&c->job.model, p->seq, p->vocab_padded) / p->gpus;
+    const double tera = 1e-12 * p->gbs * p->seq * model_flop_per_token(&c->job.model, p->seq, p->vocab_padded) /
+                        p->gpus;
     const struct head_row s = step_row(c);
     return row_of("TFLOPS/rank", tera / s.predicted, tera / s.at_load, tera / s.measured);
 }
@@ -191,17 +197,22 @@ static json_t *document(const struct compare *c, const struct kind_row *kind, in
     struct memory_row m[2];
     memory_rows(m, c);
     json_t *doc = json_object();
-    json_object_set_new(doc, "step", json_pack("{s:f,s:f,s:f}", "predicted_s", s.predicted, "predicted_at_load_s", s.at_load,
-                                               "measured_s", s.measured));
-    json_object_set_new(doc, "tflops", json_pack("{s:f,s:f,s:f}", "predicted", f.predicted, "predicted_at_load", f.at_load,
-                                                 "measured", f.measured));
-    json_object_set_new(doc, "memory", json_pack("{s:I,s:I,s:I,s:I}", "predicted_live_B", (json_int_t)m[0].predicted,
-        "measured_live_B", (json_int_t)m[0].measured, "predicted_arena_B", (json_int_t)m[1].predicted, "arena_B",
-        (json_int_t)m[1].measured));
-    json_object_set_new(doc, "spans", json_pack("{s:I,s:I,s:I}", "predicted", (json_int_t)c->join.spans[JOIN_EVEN], "measured",
-        (json_int_t)c->join.spans[JOIN_MEASURED], "joined", (json_int_t)c->join.joined));
+    json_object_set_new(doc, "step",
+                        json_pack("{s:f,s:f,s:f}", "predicted_s", s.predicted, "predicted_at_load_s", s.at_load,
+                                  "measured_s", s.measured));
+    json_object_set_new(doc, "tflops",
+                        json_pack("{s:f,s:f,s:f}", "predicted", f.predicted, "predicted_at_load", f.at_load,
+                                  "measured", f.measured));
+    json_object_set_new(doc, "memory",
+                        json_pack("{s:I,s:I,s:I,s:I}", "predicted_live_B", (json_int_t)m[0].predicted,
+                                  "measured_live_B", (json_int_t)m[0].measured, "predicted_arena_B",
+                                  (json_int_t)m[1].predicted, "arena_B", (json_int_t)m[1].measured));
+    json_object_set_new(doc, "spans",
+                        json_pack("{s:I,s:I,s:I}", "predicted", (json_int_t)c->join.spans[JOIN_EVEN], "measured",
+                                  (json_int_t)c->join.spans[JOIN_MEASURED], "joined", (json_int_t)c->join.joined));
     json_object_set_new(doc, "iteration", json_integer(c->iter));
-    json_object_set_new(doc, "ops", report_rows(&(struct report_list){ kind_cols, LEN(kind_cols), kind, sizeof *kind, n }));
+    json_object_set_new(doc, "ops",
+                        report_rows(&(struct report_list){ kind_cols, LEN(kind_cols), kind, sizeof *kind, n }));
     json_object_set_new(doc, "unaccounted_s", report_real(bare_s));
     return doc;
 }
@@ -211,25 +222,30 @@ static void show(struct arena *a, const struct compare *c, const struct kind_row
     const struct head_row step = step_row(c), tflops = tflops_row(c);
     struct memory_row memory[2];
     memory_rows(memory, c);
-    report_heading("%s on %d ranks of %s: step %d of %d (the median%s)", c->job.model.name, c->job.plan.gpus, c->job.system.name,
-                   c->iter, c->n_iter, c->n_iter > 1 ? ", the first left out" : "");
+    report_heading("%s on %d ranks of %s: step %d of %d (the median%s)", c->job.model.name, c->job.plan.gpus,
+                   c->job.system.name, c->iter, c->n_iter, c->n_iter > 1 ? ", the first left out" : "");
     printf("  %s\n", answer_plan_line(a, &c->job.plan));
     report_table("Time", &(struct report_list){ step_cols, LEN(step_cols), &step, sizeof step, 1 }, -1);
     report_table("Rate", &(struct report_list){ rate_cols, LEN(rate_cols), &tflops, sizeof tflops, 1 }, -1);
     report_table("Memory", &(struct report_list){ memory_cols, LEN(memory_cols), memory, sizeof *memory, 2 }, -1);
     report_table("By kind of op, all ranks, one step; waiting for peers apart",
                  &(struct report_list){ kind_cols, LEN(kind_cols), kind, sizeof *kind, n }, -1);
-    printf("\n  %lld of %lld predicted spans join one of %lld measured; %.3g ms of the last rank's step lie in no span\n",
-           (long long)c->join.joined, (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED], 1e3 * bare_s);
+    printf("\n  %lld of %lld predicted spans join one of %lld measured; %.3g ms of the last rank's step lie in no "
+           "span\n",
+           (long long)c->join.joined, (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED],
+           1e3 * bare_s);
 }
 
 static enum err verdict(const struct compare *c, struct diag *d)
 {
     const struct span *s = &c->join.lost;
     if (!c->join.is_lost) return OK;
-    return fail(d, ERR_NO, "%lld predicted and %lld measured spans, of which %lld join; the first that does not: rank %d, step %d, "
-                "op %d (%s)", (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED],
-                (long long)c->join.joined, s->rank, s->step, s->op, op_name((enum op_kind)c->pr.op[s->op].kind));
+    return fail(
+        d, ERR_NO,
+        "%lld predicted and %lld measured spans, of which %lld join; the first that does not: rank %d, step %d, "
+        "op %d (%s)",
+        (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED], (long long)c->join.joined,
+        s->rank, s->step, s->op, op_name((enum op_kind)c->pr.op[s->op].kind));
 }
 
 static enum err answer(struct compare *c, struct arena *a, const struct args *args, struct diag *d)

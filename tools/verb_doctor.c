@@ -46,11 +46,14 @@ static int collect(struct doctor_check *to, struct arena *a)
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const double memory_B = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     int n = 0;
-    to[n++] = (struct doctor_check){ "CPU cores", 1, arena_printf(a, "%ld", cores), "run: one thread a rank and stream" };
-    to[n++] = (struct doctor_check){ "memory", 1, units_human(arena_alloc(a, 32), 32, memory_B, UNIT_B), "run: all ranks' arenas" };
+    to[n++] = (struct doctor_check){ "CPU cores", 1, arena_printf(a, "%ld", cores),
+                                     "run: one thread a rank and stream" };
+    to[n++] = (struct doctor_check){ "memory", 1, units_human(arena_alloc(a, 32), 32, memory_B, UNIT_B),
+                                     "run: all ranks' arenas" };
     for (int i = 0; i < LEN(files); i++) to[n++] = check_file(i);
     to[n++] = (struct doctor_check){ "built with", 1, built_with(), "" };
-    to[n++] = (struct doctor_check){ "built-in files", cfg_embedded_n > 0, arena_printf(a, "%d", cfg_embedded_n), "list" };
+    to[n++] = (struct doctor_check){ "built-in files", cfg_embedded_n > 0, arena_printf(a, "%d", cfg_embedded_n),
+                                     "list" };
     return n;
 }
 

@@ -17,12 +17,16 @@
 static const char *const passes[] = { "fwd", "bwd", NULL };
 struct draw_flags { char out[512], group[16]; int32_t stage, chunk, backward, layer; };
 static const struct opt flags[] = {
-    { .key = "out", ARGS_TEXT(struct draw_flags, out, ""), .help = "also -o: the picture, F.svg, or Graphviz's text, F.dot" },
-    { .key = "group", ARGS_TEXT(struct draw_flags, group, "ep"), .help = "groups: whose members share a colour (tp, cp, dp, ep, etp, edp, pp, ..)" },
+    { .key = "out", ARGS_TEXT(struct draw_flags, out, ""),
+      .help = "also -o: the picture, F.svg, or Graphviz's text, F.dot" },
+    { .key = "group", ARGS_TEXT(struct draw_flags, group, "ep"),
+      .help = "groups: whose members share a colour (tp, cp, dp, ep, etp, edp, pp, ..)" },
     { .key = "stage", ARGS_INT(struct draw_flags, stage, 0, 4096, "0"), .help = "program: the pipeline stage" },
-    { .key = "chunk", ARGS_INT(struct draw_flags, chunk, 0, 4096, "0"), .help = "program: which of the stage's chunks" },
-    { .key = "pass", .type = OPT_NAME, ARGS_AT(struct draw_flags, backward), .names = passes, .def = "fwd", .help = "program: which way" },
-    { .key = "layer", ARGS_INT(struct draw_flags, layer, -1, 4096, "-1"), .help = "program: one layer only; -1: all" },
+    { .key = "chunk", ARGS_INT(struct draw_flags, chunk, 0, 4096, "0"),
+      .help = "program: which of the stage's chunks" },
+    { .key = "pass", ARGS_NAME(struct draw_flags, backward, passes, "fwd"), .help = "program: which way" },
+    { .key = "layer", ARGS_INT(struct draw_flags, layer, -1, 4096, "-1"),
+      .help = "program: one layer only; -1: all" },
 };
 
 static int ends_in(const char *text, const char *end)
@@ -45,8 +49,8 @@ static enum err run_dot(FILE *in, const char *path, struct arena *a, struct diag
     const int failed = posix_spawnp(&pid, "dot", &files, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&files);
     if (failed)
-        return fail(d, ERR_IO, "%s: dot cannot be started: %s; install graphviz, or write %.*s.dot", path, strerror(failed),
-                    (int)strlen(path) - 4, path);
+        return fail(d, ERR_IO, "%s: dot cannot be started: %s; install graphviz, or write %.*s.dot", path,
+                    strerror(failed), (int)strlen(path) - 4, path);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
     if (status == 0 && rename(aside, path) == 0) return OK;
     remove(aside);
@@ -78,7 +82,8 @@ static enum err groups(FILE *out, struct arena *a, const struct job *j, const st
         draw_groups(out, j, (enum group)g);
         return OK;
     }
-    return fail(d, ERR_CONFIG, "--group: '%s' is no kind of group; try tp, cp, dp, dp-cp, ep, etp, tp-ep, edp or pp",
+    return fail(d, ERR_CONFIG,
+                "--group: '%s' is no kind of group; try tp, cp, dp, dp-cp, ep, etp, tp-ep, edp or pp",
                 cfg_shown(f->group).text);
 }
 
@@ -86,19 +91,22 @@ static enum err program(FILE *out, struct arena *a, const struct job *j, const s
 {
     struct program pr = { 0 };
     const struct draw_part part = { f->stage, f->chunk, f->backward, f->layer };
-    if (f->stage >= j->plan.pp) return fail(d, ERR_CONFIG, "--stage: %d; the plan has stages 0 to %d", f->stage, j->plan.pp - 1);
-    if (f->chunk >= j->plan.vpp) return fail(d, ERR_CONFIG, "--chunk: %d; a stage has chunks 0 to %d", f->chunk, j->plan.vpp - 1);
+    if (f->stage >= j->plan.pp)
+        return fail(d, ERR_CONFIG, "--stage: %d; the plan has stages 0 to %d", f->stage, j->plan.pp - 1);
+    if (f->chunk >= j->plan.vpp)
+        return fail(d, ERR_CONFIG, "--chunk: %d; a stage has chunks 0 to %d", f->chunk, j->plan.vpp - 1);
     const int c = f->chunk * j->plan.pp + f->stage;
     const struct layout *l = &j->plan.split;
     if (f->layer >= 0 && (f->layer < l->first[c] || f->layer >= l->first[c + 1]))
-        return fail(d, ERR_CONFIG, "--layer: %d; chunk %d of stage %d holds layers %d to %d", f->layer, f->chunk, f->stage, l->first[c],
-                    l->first[c + 1] - 1);
+        return fail(d, ERR_CONFIG, "--layer: %d; chunk %d of stage %d holds layers %d to %d", f->layer, f->chunk,
+                    f->stage, l->first[c], l->first[c + 1] - 1);
     program_build(&pr, a, j);
     draw_program(out, &pr, j, &part);
     return OK;
 }
 
-static enum err pipeline(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
+static enum err pipeline(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f,
+                         struct diag *d)
 {
     struct program pr = { 0 };
     struct trace t = { 0 };
@@ -149,7 +157,9 @@ static enum err answer(struct arena *a, const struct args *args, const struct dr
     if (!out) return fail(d, ERR_IO, "%s: no memory for the picture", f->out);
     enum err e = s->draw(out, a, j, f, d);
     fclose(out);
-    if (e == OK) e = s->dot && ends_in(f->out, ".svg") ? draw_by_dot(text, text_B, f->out, a, d) : save_text(f->out, text, text_B, d);
+    if (e == OK)
+        e = s->dot && ends_in(f->out, ".svg") ? draw_by_dot(text, text_B, f->out, a, d)
+                                              : save_text(f->out, text, text_B, d);
     free(text);
     if (e == OK && args->json) report_document(json_pack("{s:s}", "written", f->out));
     else if (e == OK) printf("%s\n", f->out);
@@ -158,8 +168,10 @@ static enum err answer(struct arena *a, const struct args *args, const struct dr
 
 enum err verb_draw(int argc, char **argv, struct diag *d)
 {
-    static const struct args_spec spec = { .verb = "draw", .words = "groups|pipeline|program [PLAN] -o F.svg", .flag = flags,
-        .n_flag = LEN(flags), .takes_plan = 1, .min_words = 1, .max_words = 2, .what = "pictures of a plan" };
+    static const struct args_spec spec = {
+        .verb = "draw", .words = "groups|pipeline|program [PLAN] -o F.svg", .flag = flags, .n_flag = LEN(flags),
+        .takes_plan = 1, .min_words = 1, .max_words = 2, .what = "pictures of a plan",
+    };
     struct draw_flags f;
     struct arena a = { 0 };
     struct args args;

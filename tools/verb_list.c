@@ -1,4 +1,5 @@
-/* moefold list: the built-in models, systems, stacks and plans, each read in full, so that what is listed also works. */
+/* moefold list: the built-in models, systems, stacks and plans, each read in full, so that what is listed also
+ * works. */
 #include "tools/args.h"
 #include "tools/report.h"
 #include "tools/verb.h"

@@ -1,5 +1,6 @@
 /* moefold predict: one plan's memory, communication, compute, time and cost. Collects what sim knows into rows of
- * columns; the same rows are the tables and the document. Exit 1, with the whole answer, when the plan does not fit. */
+ * columns; the same rows are the tables and the document. Exit 1, with the whole answer, when the plan does not
+ * fit. */
 #include "sim/sim.h"
 #include "tools/answer.h"
 #include "tools/args.h"
@@ -10,14 +11,16 @@
 
 struct predict_flags { char trace[256], vary[96]; double tokens, price_usd_per_h, goodput; };
 static const struct opt flags[] = {
-    { .key = "trace", ARGS_TEXT(struct predict_flags, trace, ""), .help = "write the predicted step as a Chrome trace (Perfetto)" },
+    { .key = "trace", ARGS_TEXT(struct predict_flags, trace, ""),
+      .help = "write the predicted step as a Chrome trace (Perfetto)" },
     { .key = "tokens", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, tokens), .hi = 1e18, .def = "0",
       .help = "tokens to train on: adds days, GPU-hours and cost" },
     { .key = "price", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, price_usd_per_h), .hi = 1e6, .def = "0",
       .help = "USD per GPU-hour; 0: the system's" },
     { .key = "goodput", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, goodput), .lo = 0.01, .hi = 1, .def = "1",
       .help = "share of the time that trains (restarts, failures); shown apart" },
-    { .key = "vary", ARGS_TEXT(struct predict_flags, vary, ""), .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b" },
+    { .key = "vary", ARGS_TEXT(struct predict_flags, vary, ""),
+      .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b" },
 };
 
 /* ---- rows ---- */
@@ -34,7 +37,7 @@ struct view {
     struct predict r;
     const char *peak, *fits, *tokens, *params;
     struct stage_row *stage;
-    struct time_row time[ANSWER_LINES + 6]; int n_time;      /* compute, host, bubble, optimizer, unaccounted, step */
+    struct time_row time[ANSWER_LINES + 6]; int n_time;     /* and six others (collect_time) */
     struct comm_row comm[GROUP_COUNT]; int n_comm;
     struct place_row place[GROUP_COUNT]; int n_place;
     int32_t domains, idle_gpus;
@@ -120,18 +123,23 @@ static const struct report_col curve_cols[] = {
 /* "671.03 B", "440.5 k". */
 static const char *count_text(struct arena *a, double n)
 {
-    return n >= 1e9 ? arena_printf(a, "%.2f B", n / 1e9) : n >= 1e6 ? arena_printf(a, "%.2f M", n / 1e6) : arena_printf(a, "%.1f k", n / 1e3);
+    return n >= 1e9   ? arena_printf(a, "%.2f B", n / 1e9)
+           : n >= 1e6 ? arena_printf(a, "%.2f M", n / 1e6)
+                      : arena_printf(a, "%.1f k", n / 1e3);
 }
 
 static void collect_head(struct view *v, struct arena *a)
 {
     const struct predict *r = &v->r;
     char peak[64], cap[64];
-    v->peak = arena_printf(a, "%.4g TFLOPS, dense %s", r->peak_flop_per_s / 1e12, dtype_name((enum dtype)r->peak_dtype));
-    v->params = arena_printf(a, "%s total, %s active%s", count_text(a, (double)r->params.total), count_text(a, (double)r->params.active),
-                             r->params.mtp ? arena_printf(a, ", and %s of MTP", count_text(a, (double)r->params.mtp)) : "");
+    v->peak = arena_printf(a, "%.4g TFLOPS, dense %s", r->peak_flop_per_s / 1e12,
+                           dtype_name((enum dtype)r->peak_dtype));
+    v->params = arena_printf(
+        a, "%s total, %s active%s", count_text(a, (double)r->params.total), count_text(a, (double)r->params.active),
+        r->params.mtp ? arena_printf(a, ", and %s of MTP", count_text(a, (double)r->params.mtp)) : "");
     const struct predict_stage *worst = &r->stage[r->worst_stage];
-    v->fits = r->feasible ? arena_printf(a, "yes: %s of %s on stage %d", units_human(peak, sizeof peak, worst->peak_B, UNIT_B),
+    v->fits = r->feasible ? arena_printf(a, "yes: %s of %s on stage %d",
+                                         units_human(peak, sizeof peak, worst->peak_B, UNIT_B),
                                          units_human(cap, sizeof cap, r->capacity_B, UNIT_B), r->worst_stage)
                           : arena_printf(a, "NO: %s", r->reason);
     v->stage = arena_alloc(a, (size_t)r->n_stage * sizeof *v->stage);
@@ -146,8 +154,8 @@ static void add_time(struct view *v, const char *line, double s)
 
 static void collect_time(struct view *v)
 {
-    static const char *const exposed[ANSWER_LINES] = { "exposed tp", "exposed cp", "exposed ep, etp", "exposed dp, edp",
-                                                       "exposed pp" };
+    static const char *const exposed[ANSWER_LINES] = { "exposed tp", "exposed cp", "exposed ep, etp",
+                                                       "exposed dp, edp", "exposed pp" };
     const struct sim_lines *l = &v->r.lines;
     double exposed_s[ANSWER_LINES];
     answer_exposed(exposed_s, l);
@@ -183,8 +191,8 @@ static void collect_groups(struct view *v, struct arena *a, const struct program
         const char *name = fold_group_name((enum group)g), *link = place_link_name((enum link)at->link);
         const double total_s = r->lines.group_total_s[g];
         if (total_s > 0 || r->lines.group_B[g] > 0)
-            v->comm[v->n_comm++] = (struct comm_row){ name, kinds_of(a, pr, (enum group)g), link, r->lines.group_B[g], total_s,
-                                                      r->lines.exposed_s[g] };
+            v->comm[v->n_comm++] = (struct comm_row){ name, kinds_of(a, pr, (enum group)g), link,
+                                                      r->lines.group_B[g], total_s, r->lines.exposed_s[g] };
         const int edge = g == GROUP_PREV || g == GROUP_NEXT;        /* pp says where these are */
         if (at->size > 1 && !edge) v->place[v->n_place++] = (struct place_row){ name, link, *at };
     }
@@ -216,7 +224,8 @@ static enum err vary_parse(const struct opt **o, int64_t *from, int64_t *to, con
     if (!(*o = cfg_opt(plan_opts, plan_n_opt, key)) || (*o)->type != OPT_INT)
         return fail(d, ERR_CONFIG, "--vary: '%s' is not a whole number of the plan", cfg_shown(key).text);
     *from = strtoll(eq + 1, &end, 10);
-    if (end != dots || end == eq + 1) return fail(d, ERR_CONFIG, "--vary: '%s' does not begin with a whole number", eq + 1);
+    if (end != dots || end == eq + 1)
+        return fail(d, ERR_CONFIG, "--vary: '%s' does not begin with a whole number", eq + 1);
     *to = strtoll(dots + 2, &end, 10);
     if (*end || end == dots + 2 || *from < 1 || *to < *from || *to > INT32_MAX)
         return fail(d, ERR_CONFIG, "--vary: '%s' is not a range such as 1..8", eq + 1);
@@ -226,8 +235,8 @@ static enum err vary_parse(const struct opt **o, int64_t *from, int64_t *to, con
 /* One point; a plan that is refused is a row with its reason. */
 static struct curve_row curve_point(struct arena *a, const struct args *args, const char *key, const char *value)
 {
-    struct curve_row row = { .value = value, .step_s = (double)NAN, .tflops = (double)NAN, .tokens_per_s_gpu = (double)NAN,
-                             .peak_B = (double)NAN };
+    const double none = (double)NAN;
+    struct curve_row row = { value, NULL, 0, none, none, none, none };
     struct args with = *args;
     struct job *j = arena_alloc(a, sizeof *j);
     struct predict r;
@@ -241,11 +250,12 @@ static struct curve_row curve_point(struct arena *a, const struct args *args, co
         return row;
     }
     predict_job(&r, NULL, a, j);
-    return (struct curve_row){ value, r.feasible ? NULL : arena_strdup(a, r.reason), r.feasible, r.step_s, r.tflops_gpu,
-                               r.tokens_per_s_gpu, r.stage[r.worst_stage].peak_B };
+    return (struct curve_row){ value, r.feasible ? NULL : arena_strdup(a, r.reason), r.feasible, r.step_s,
+                               r.tflops_gpu, r.tokens_per_s_gpu, r.stage[r.worst_stage].peak_B };
 }
 
-static enum err collect_curve(struct view *v, struct arena *a, const struct args *args, const char *vary, struct diag *d)
+static enum err collect_curve(struct view *v, struct arena *a, const struct args *args, const char *vary,
+                              struct diag *d)
 {
     enum { POINTS = 64 };
     const struct opt *o = NULL;
@@ -266,7 +276,8 @@ static json_t *memory_json(const struct view *v)
 {
     const struct predict *r = &v->r;
     const struct coord first = { .pp = r->worst_stage };
-    json_t *m = json_pack("{s:i,s:i}", "worst_rank", fold_rank(&v->job->plan, first), "worst_stage", r->worst_stage);
+    json_t *m = json_pack("{s:i,s:i}", "worst_rank", fold_rank(&v->job->plan, first), "worst_stage",
+                          r->worst_stage);
     json_object_set_new(m, "peak_B", json_integer((json_int_t)r->peak_B));
     json_object_set_new(m, "peak_gib", report_real(r->stage[r->worst_stage].peak_B / 1073741824.0));
     json_object_set_new(m, "capacity_gib", report_real(r->capacity_B / 1073741824.0));
@@ -285,9 +296,9 @@ static json_t *time_json(const struct sim_lines *l)
     answer_exposed(exposed_s, l);
     for (int i = 0; i < ANSWER_LINES; i++)
         json_object_set_new(exposed, answer_line_name((enum answer_line)i), report_real(exposed_s[i]));
-    return json_pack("{s:f,s:o,s:f,s:f,s:f,s:f,s:f}", "compute_s", l->compute_s, "exposed", exposed, "offload_s", 0.0,
-                     "bubble_s", l->bubble_s, "host_s", l->host_s, "optimizer_s", l->optimizer_s, "unaccounted_s",
-                     l->unaccounted_s);
+    return json_pack("{s:f,s:o,s:f,s:f,s:f,s:f,s:f}", "compute_s", l->compute_s, "exposed", exposed, "offload_s",
+                     0.0, "bubble_s", l->bubble_s, "host_s", l->host_s, "optimizer_s", l->optimizer_s,
+                     "unaccounted_s", l->unaccounted_s);
 }
 
 static json_t *document(const struct view *v, struct arena *a, const struct predict_flags *f)
@@ -298,8 +309,9 @@ static json_t *document(const struct view *v, struct arena *a, const struct pred
     json_object_set_new(doc, "feasible", json_boolean(r->feasible));
     json_object_set_new(doc, "reason", r->feasible ? json_null() : json_string(r->reason));
     report_keys(doc, head_cols, LEN(head_cols), v);
-    json_object_set_new(doc, "peak_tflops_dense", json_pack("{s:s,s:f}", "dtype", dtype_name((enum dtype)r->peak_dtype),
-                                                            "value", r->peak_flop_per_s / 1e12));
+    json_object_set_new(
+        doc, "peak_tflops_dense",
+        json_pack("{s:s,s:f}", "dtype", dtype_name((enum dtype)r->peak_dtype), "value", r->peak_flop_per_s / 1e12));
     json_object_set_new(doc, "params", report_keys(json_object(), param_cols, LEN(param_cols), &r->params));
     json_object_set_new(doc, "memory", memory_json(v));
     json_object_set_new(doc, "host", json_pack("{s:f,s:f}", "peak_gib", 0.0, "capacity_gib",
@@ -309,7 +321,8 @@ static json_t *document(const struct view *v, struct arena *a, const struct pred
     json_object_set_new(doc, "placement", report_rows(ROWS(place_cols, v->place, v->n_place)));
     json_object_set_new(doc, "domains", json_integer(v->domains));
     json_object_set_new(doc, "idle_gpus", json_integer(v->idle_gpus));
-    json_object_set_new(doc, "cost", f->tokens > 0 ? report_keys(json_object(), cost_cols, LEN(cost_cols), &v->cost) : json_null());
+    json_object_set_new(
+        doc, "cost", f->tokens > 0 ? report_keys(json_object(), cost_cols, LEN(cost_cols), &v->cost) : json_null());
     json_object_set_new(doc, "range", json_null());     /* no calibrated spread of errors to state one from */
     json_object_set_new(doc, "curve", report_rows(ROWS(curve_cols, v->curve, v->n_curve)));
     return doc;
@@ -319,17 +332,20 @@ static void show(const struct view *v, struct arena *a, const struct predict_fla
 {
     const struct plan *p = &v->job->plan;
     const struct predict *r = &v->r;
-    report_heading("%s on %d GPUs of %s, stack %s, seq %d, global batch %d", v->job->model.name, p->gpus, v->job->system.name,
-                   v->job->stack.name, p->seq, p->gbs);
+    report_heading("%s on %d GPUs of %s, stack %s, seq %d, global batch %d", v->job->model.name, p->gpus,
+                   v->job->system.name, v->job->stack.name, p->seq, p->gbs);
     printf("  %s\n  layout %s\n\n", answer_plan_line(a, p), layout_text(a, &p->split));
     report_lines(NULL, head_cols, LEN(head_cols), v);
-    report_table("Where the step of the last-finishing stage went", ROWS(time_cols, v->time, v->n_time), v->n_time - 1);
-    report_table("Memory of one GPU, by stage, at its peak", ROWS(stage_cols, v->stage, r->n_stage), r->worst_stage);
+    report_table("Where the step of the last-finishing stage went", ROWS(time_cols, v->time, v->n_time),
+                 v->n_time - 1);
+    report_table("Memory of one GPU, by stage, at its peak", ROWS(stage_cols, v->stage, r->n_stage),
+                 r->worst_stage);
     report_table(arena_printf(a, "Alive at the peak of stage %d (%s)", r->worst_stage, r->peak_at),
                  ROWS(alive_cols, r->alive, r->n_alive), -1);
     report_table("Communication, one rank of that stage, one step", ROWS(comm_cols, v->comm, v->n_comm), -1);
-    report_table(arena_printf(a, "Placement: %d NVLink domain(s), %d of %d GPUs used in each, %d left idle", v->domains,
-                              p->domain_gpus, v->job->system.domain, v->idle_gpus), ROWS(place_cols, v->place, v->n_place), -1);
+    report_table(arena_printf(a, "Placement: %d NVLink domain(s), %d of %d GPUs used in each, %d left idle",
+                              v->domains, p->domain_gpus, v->job->system.domain, v->idle_gpus),
+                 ROWS(place_cols, v->place, v->n_place), -1);
     if (f->tokens > 0) {
         report_heading("%.4g tokens", f->tokens);
         report_lines(NULL, cost_cols, LEN(cost_cols), &v->cost);
@@ -338,7 +354,8 @@ static void show(const struct view *v, struct arena *a, const struct predict_fla
 }
 
 /* The whole step written out, swept, and saved: a process per rank, a thread per stream. */
-static enum err write_trace(const char *path, struct arena *a, const struct program *pr, const struct job *j, struct diag *d)
+static enum err write_trace(const char *path, struct arena *a, const struct program *pr, const struct job *j,
+                            struct diag *d)
 {
     struct unroll *u = arena_alloc(a, (size_t)pr->n_stage * sizeof *u);
     struct trace t = { 0 };
@@ -370,8 +387,10 @@ static enum err answer(struct arena *a, const struct args *args, const struct pr
 
 enum err verb_predict(int argc, char **argv, struct diag *d)
 {
-    static const struct args_spec spec = { .verb = "predict", .words = "[PLAN]", .flag = flags, .n_flag = LEN(flags),
-        .takes_plan = 1, .max_words = 1, .what = "what one plan needs and how fast it is" };
+    static const struct args_spec spec = {
+        .verb = "predict", .words = "[PLAN]", .flag = flags, .n_flag = LEN(flags),
+        .takes_plan = 1, .max_words = 1, .what = "what one plan needs and how fast it is",
+    };
     struct predict_flags f;
     struct arena a = { 0 };
     struct args args;

@@ -1,5 +1,6 @@
-/* moefold run: trains under a plan on this machine and leaves a directory that `compare` reads: plan.yaml (the plan, every
- * option), trace.mft (one span per op that happened), metrics.jsonl (one line a step), run.json (the answer). */
+/* moefold run: trains under a plan on this machine and leaves a directory that `compare` reads: plan.yaml (the
+ * plan, every option), trace.mft (one span per op that happened), metrics.jsonl (one line a step), run.json (the
+ * answer). */
 #include "exec/exec.h"
 #include "tools/answer.h"
 #include "tools/args.h"
@@ -14,20 +15,22 @@
 #include <unistd.h>
 
 enum { RUN_DATA_B = 1 << 30 };
-static const char *const backends[] = { "cpu", NULL }, *const comms[] = { "shm", NULL }, *const rank_kinds[] = { "thread", NULL };
+static const char *const backends[] = { "cpu", NULL }, *const comms[] = { "shm", NULL };
+static const char *const rank_kinds[] = { "thread", NULL };
 
 struct run_flags { int32_t ranks, steps, backend, comm, ranks_as; double timeout_s; char data[512], out[512]; };
 static const struct opt flags[] = {
-    { .key = "ranks", ARGS_INT(struct run_flags, ranks, 0, 1024, "0"), .help = "the plan's gpus; 0: as in the plan" },
+    { .key = "ranks", ARGS_INT(struct run_flags, ranks, 0, 1024, "0"),
+      .help = "the plan's gpus; 0: as in the plan" },
     { .key = "steps", ARGS_INT(struct run_flags, steps, 1, 1000000, "10"), .help = "optimizer steps" },
-    { .key = "data", ARGS_TEXT(struct run_flags, data, ""), .help = "train on the bytes of this file; default: a built-in text" },
+    { .key = "data", ARGS_TEXT(struct run_flags, data, ""),
+      .help = "train on the bytes of this file; default: a built-in text" },
     { .key = "out", ARGS_TEXT(struct run_flags, out, "moefold-run"), .help = "directory for plan, trace and metrics" },
-    { .key = "timeout", .type = OPT_NUMBER, .unit = UNIT_S, ARGS_AT(struct run_flags, timeout_s), .lo = 0.1, .hi = 86400,
-      .def = "120 s", .help = "a rank that comes later than this to a collective breaks the run" },
-    { .key = "backend", .type = OPT_NAME, ARGS_AT(struct run_flags, backend), .names = backends, .def = "cpu", .help = "who computes" },
-    { .key = "comm", .type = OPT_NAME, ARGS_AT(struct run_flags, comm), .names = comms, .def = "shm", .help = "who communicates" },
-    { .key = "ranks-as", .type = OPT_NAME, ARGS_AT(struct run_flags, ranks_as), .names = rank_kinds, .def = "thread",
-      .help = "what a rank is" },
+    { .key = "timeout", .type = OPT_NUMBER, .unit = UNIT_S, ARGS_AT(struct run_flags, timeout_s), .lo = 0.1,
+      .hi = 86400, .def = "120 s", .help = "a rank that comes later than this to a collective breaks the run" },
+    { .key = "backend", ARGS_NAME(struct run_flags, backend, backends, "cpu"), .help = "who computes" },
+    { .key = "comm", ARGS_NAME(struct run_flags, comm, comms, "shm"), .help = "who communicates" },
+    { .key = "ranks-as", ARGS_NAME(struct run_flags, ranks_as, rank_kinds, "thread"), .help = "what a rank is" },
 };
 
 struct step_row { int32_t step; double loss, mtp_loss, grad_norm, step_s, tokens_per_s, tflops; };
@@ -47,7 +50,8 @@ static const struct report_col sum_cols[] = {
     { "live_peak_B", "most bytes alive on a rank", REPORT_LONG, offsetof(struct sum_row, live_peak_B) },
     { "arena_B", "largest arena, bytes", REPORT_LONG, offsetof(struct sum_row, arena_B) },
     { "touched_B", "  of which used", REPORT_LONG, offsetof(struct sum_row, touched_B) },
-    { "score_gap", "smallest gap below the k-th routing score", REPORT_NUMBER, offsetof(struct sum_row, score_gap) },
+    { "score_gap", "smallest gap below the k-th routing score", REPORT_NUMBER,
+      offsetof(struct sum_row, score_gap) },
 };
 
 /* All that a run is made of; lives in one arena. */
@@ -60,14 +64,18 @@ static enum err read_file(struct exec_ask *ask, struct arena *a, const char *pat
     FILE *f = fopen(path, "rb");
     if (!f) return fail(d, ERR_IO, "--data: %s: %s", path, strerror(errno));
     enum err e = OK;
-    if (fseek(f, 0, SEEK_END) != 0 || (ask->text_n = ftell(f)) < 0) e = fail(d, ERR_IO, "--data: %s: %s", path, strerror(errno));
-    else if (ask->text_n < 2) e = fail(d, ERR_CONFIG, "--data: %s has %lld byte(s); at least 2 are needed", path, (long long)ask->text_n);
-    else if (ask->text_n > RUN_DATA_B) e = fail(d, ERR_LIMIT, "--data: %s has %lld bytes; at most %d are read", path,
-                                               (long long)ask->text_n, RUN_DATA_B);
+    if (fseek(f, 0, SEEK_END) != 0 || (ask->text_n = ftell(f)) < 0)
+        e = fail(d, ERR_IO, "--data: %s: %s", path, strerror(errno));
+    else if (ask->text_n < 2)
+        e = fail(d, ERR_CONFIG, "--data: %s has %lld byte(s); at least 2 are needed", path, (long long)ask->text_n);
+    else if (ask->text_n > RUN_DATA_B)
+        e = fail(d, ERR_LIMIT, "--data: %s has %lld bytes; at most %d are read", path, (long long)ask->text_n,
+                 RUN_DATA_B);
     if (e == OK) {
         uint8_t *text = arena_alloc(a, (size_t)ask->text_n);
         rewind(f);
-        if (fread(text, 1, (size_t)ask->text_n, f) != (size_t)ask->text_n) e = fail(d, ERR_IO, "--data: %s: cannot be read", path);
+        if (fread(text, 1, (size_t)ask->text_n, f) != (size_t)ask->text_n)
+            e = fail(d, ERR_IO, "--data: %s: cannot be read", path);
         ask->text = text;
     }
     fclose(f);
@@ -101,12 +109,15 @@ static void show_progress(void *user, int rank, int step, const struct unroll *u
 {
     const struct progress *p = user;
     (void)u, (void)arena;
-    if (rank == 0) fprintf(stderr, "\rstep %d of %d, %.1f s %s", step + 1, p->steps, now_s() - p->start_s, step + 1 == p->steps ? "\n" : "");
+    if (rank == 0)
+        fprintf(stderr, "\rstep %d of %d, %.1f s %s", step + 1, p->steps, now_s() - p->start_s,
+                step + 1 == p->steps ? "\n" : "");
 }
 
 /* ---- the run ---- */
 
-static enum err prepare(struct run *r, struct arena *a, const struct args *args, const struct run_flags *f, struct diag *d)
+static enum err prepare(struct run *r, struct arena *a, const struct args *args, const struct run_flags *f,
+                        struct diag *d)
 {
     TRY(args_job(&r->job, a, args, 1, d));
     TRY(*f->data ? read_file(&r->ask, a, f->data, d) : embedded_text(&r->ask, d));
@@ -134,7 +145,8 @@ static struct step_row *step_rows(struct arena *a, const struct run *r)
 
 static struct sum_row sum_up(struct arena *a, const struct run *r, const char *out)
 {
-    struct sum_row s = { .spans = r->r.trace.n, .score_gap = r->job.model.experts ? (double)r->r.score_gap : (double)NAN,
+    struct sum_row s = { .spans = r->r.trace.n,
+                         .score_gap = r->job.model.experts ? (double)r->r.score_gap : (double)NAN,
                          .trace = arena_printf(a, "%s/trace.mft", out) };
     for (int i = 0; i < r->job.plan.gpus; i++) {
         if (r->r.live_B[i] > s.live_peak_B) s.live_peak_B = r->r.live_B[i];
@@ -178,7 +190,8 @@ static enum err answer(struct arena *a, const struct args *args, const struct ru
     }
     TRY(exec_run(&r->r, a, &r->pr, r->u, &r->job, &r->ask, d));
     const struct sum_row sum = sum_up(a, r, f->out);
-    const struct report_list steps = { step_cols, LEN(step_cols), step_rows(a, r), sizeof(struct step_row), r->r.n_step };
+    const struct report_list steps = { step_cols, LEN(step_cols), step_rows(a, r), sizeof(struct step_row),
+                                       r->r.n_step };
     json_t *doc = json_pack("{s:o,s:o}", "plan", answer_plan(a, &r->job.plan), "steps", report_rows(&steps));
     report_keys(doc, sum_cols, LEN(sum_cols), &sum);
     const enum err e = save_all(r, doc, a, f->out, d);
@@ -197,8 +210,10 @@ static enum err answer(struct arena *a, const struct args *args, const struct ru
 
 enum err verb_run(int argc, char **argv, struct diag *d)
 {
-    static const struct args_spec spec = { .verb = "run", .words = "[PLAN]", .flag = flags, .n_flag = LEN(flags),
-        .takes_plan = 1, .max_words = 1, .what = "train under a plan on this machine" };
+    static const struct args_spec spec = {
+        .verb = "run", .words = "[PLAN]", .flag = flags, .n_flag = LEN(flags),
+        .takes_plan = 1, .max_words = 1, .what = "train under a plan on this machine",
+    };
     struct run_flags f;
     struct arena a = { 0 };
     struct args args;

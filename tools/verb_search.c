@@ -1,5 +1,5 @@
-/* moefold search: the best plans of a model on a cluster, how sure that is, and why the others lost. The model's error
- * is larger than the gaps among the best, so every plan within 2 % of the first is marked as its equal. */
+/* moefold search: the best plans of a model on a cluster, how sure that is, and why the others lost. The model's
+ * error is larger than the gaps among the best, so every plan within 2 % of the first is marked as its equal. */
 #include "sim/search.h"
 #include "tools/answer.h"
 #include "tools/args.h"
@@ -10,8 +10,10 @@
 struct search_flags { int32_t top; char fix[8], out[256]; };
 static const struct opt flags[] = {
     { .key = "top", ARGS_INT(struct search_flags, top, 1, 1000, "10"), .help = "plans to show" },
-    { .key = "fix", ARGS_TEXT(struct search_flags, fix, ""), .help = "key=value, any number of times: not varied (as --key value)" },
-    { .key = "out", ARGS_TEXT(struct search_flags, out, ""), .help = "also -o: write the best plan to this file" },
+    { .key = "fix", ARGS_TEXT(struct search_flags, fix, ""),
+      .help = "key=value, any number of times: not varied (as --key value)" },
+    { .key = "out", ARGS_TEXT(struct search_flags, out, ""),
+      .help = "also -o: write the best plan to this file" },
 };
 
 struct hit_row { struct search_hit hit; int32_t place; const char *same, *line; };
@@ -82,12 +84,15 @@ static json_t *document(struct arena *a, const struct search_result *r)
 static void show(struct arena *a, const struct job *j, const struct search_result *r)
 {
     struct hit_row *row = hit_rows(a, r);
-    report_table(arena_printf(a, "The best plans for %s on %d GPUs of %s, stack %s, seq %d, global batch %d  (=: within 2 %% of the first)",
+    report_table(arena_printf(a,
+                              "The best plans for %s on %d GPUs of %s, stack %s, seq %d, global batch %d  (=: "
+                              "within 2 %% of the first)",
                               j->model.name, j->plan.gpus, j->system.name, j->stack.name, j->plan.seq, j->plan.gbs),
                  &(struct report_list){ hit_cols, LEN(hit_cols), row, sizeof *row, r->n_hit }, 0);
     if (r->n_hit) printf("\n  layout of the first: %s\n", layout_text(a, &r->hit[0].plan.split));
     report_lines("How it was found", count_cols, LEN(count_cols), r);
-    report_table("Grids refused", &(struct report_list){ reject_cols, LEN(reject_cols), r->reject, sizeof *r->reject, r->n_reject },
+    report_table("Grids refused",
+                 &(struct report_list){ reject_cols, LEN(reject_cols), r->reject, sizeof *r->reject, r->n_reject },
                  -1);
 }
 
@@ -97,7 +102,8 @@ static enum err answer(struct arena *a, const struct args *args, const struct se
     struct search_result r = { 0 };
     struct search_ask ask = { .top = f->top };
     TRY(plan_read_open(j, a, args->n_plan, (const char *const (*)[2])args->plan, d));
-    for (int i = 0; i < args->n_plan; i++) ask.fixed[cfg_opt(plan_opts, plan_n_opt, args->plan[i][0]) - plan_opts] = 1;
+    for (int i = 0; i < args->n_plan; i++)
+        ask.fixed[cfg_opt(plan_opts, plan_n_opt, args->plan[i][0]) - plan_opts] = 1;
     const enum err e = search_run(&r, a, j, &ask, d);
     if (e != OK && e != ERR_NO) return e;
     if (args->json) report_document(document(a, &r));
@@ -109,8 +115,11 @@ static enum err answer(struct arena *a, const struct args *args, const struct se
 
 enum err verb_search(int argc, char **argv, struct diag *d)
 {
-    static const struct args_spec spec = { .verb = "search", .words = "--model M --system S --gpus N --seq L --gbs B",
-        .flag = flags, .n_flag = LEN(flags), .takes_plan = 1, .what = "the best plans, and why the others lost" };
+    static const struct args_spec spec = {
+        .verb = "search", .words = "--model M --system S --gpus N --seq L --gbs B",
+        .flag = flags, .n_flag = LEN(flags),
+        .takes_plan = 1, .what = "the best plans, and why the others lost",
+    };
     struct search_flags f;
     struct arena a = { 0 };
     struct args args;
