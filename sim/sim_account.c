@@ -42,18 +42,18 @@ static void row_next(struct row *r, const struct program *pr, const struct play_
 
 struct rows { struct row row[STREAM_COUNT]; int32_t n; };
 
-/* Streams that have ops, compute first. */
+/* Streams that have ops, compute first; `list` becomes their marks, stream by stream. */
 static void rows_open(struct rows *x, int32_t *list, const struct program *pr, const struct play_mark *mark, int n)
 {
+    int32_t count[STREAM_COUNT] = { 0 }, *fill[STREAM_COUNT];
     x->n = 0;
-    for (int s = 0; s < STREAM_COUNT; s++) {
-        struct row r = { .at = list };
-        for (int i = 0; i < n; i++)
-            if (pr->op[mark[i].op].stream == s) *list++ = i, r.n++;
-        if (r.n == 0) continue;
-        row_next(&r, pr, mark);
-        x->row[x->n++] = r;
+    for (int i = 0; i < n; i++) count[pr->op[mark[i].op].stream]++;
+    for (int s = 0; s < STREAM_COUNT; list += count[s++]) {
+        fill[s] = list;
+        if (count[s]) x->row[x->n++] = (struct row){ .at = list, .n = count[s] };
     }
+    for (int i = 0; i < n; i++) *fill[pr->op[mark[i].op].stream]++ = i;
+    for (int i = 0; i < x->n; i++) row_next(&x->row[i], pr, mark);
 }
 
 static void rows_pass(struct rows *x, const struct program *pr, const struct play_mark *mark, double t_s)
