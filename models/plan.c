@@ -1,6 +1,7 @@
 /* Reads plans: the options, from a file and then from flags, with the defaults that depend on the system, and
  * the three descriptions a plan names. What follows from a plan, and what it may not be, is plan_check.c. */
 #include "models/plan.h"
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,6 +155,24 @@ static enum err plan_collect(struct job *read, struct arena *a, struct plan_give
     return plan_read_parts(read, a, g, d);
 }
 
+/* Every byte count of a program stays inside int64: the largest buffer, in fp32, for every layer and micro-batch
+ * in flight, some dozens of it. */
+static enum err plan_countable(const struct job *j, struct diag *d)
+{
+    const struct plan *p = &j->plan;
+    const struct model *m = &j->model;
+    const double heads = (double)m->heads * fmax(model_qk_dim(m) + m->qk_nope, model_v_dim(m));
+    const double dense = fmax(fmax(m->hidden, 2.0 * m->ffn), fmax(p->vocab_padded, fmax(heads, m->experts)));
+    const double worst = p->capacity == PLAN_CAPACITY_WORST ? p->ep : fmax(p->capacity, 1);
+    const double rows = (double)plan_tokens(p) * fmax(m->topk, 1) * p->etp * worst;
+    const double largest = fmax((double)plan_tokens(p) * dense, rows * fmax(m->hidden, 2.0 * m->expert_ffn));
+    const double in_flight = fmin(p->n_micro, (double)p->pp * p->vpp + 1) * (m->layers + 2.0);
+    if (4 * 64 * largest * in_flight < 9e18) return OK;
+    return fail(d, ERR_CONFIG,
+                "seq = %d with mbs = %d makes buffers of %.2g bytes, more than can be counted: lower them",
+                p->seq, p->mbs, 4 * largest);
+}
+
 enum err plan_fill_job(struct job *j, struct arena *a, const struct cfg *c, int n_flag,
                        const char *const (*flag)[2], int runs, struct diag *d)
 {
@@ -161,6 +180,7 @@ enum err plan_fill_job(struct job *j, struct arena *a, const struct cfg *c, int 
     struct plan_given g = { .c = c };
     TRY(plan_collect(&read, a, &g, n_flag, flag, runs, d));
     TRY(plan_located(d, plan_resolve(&read, d), &g));
+    TRY(plan_located(d, plan_countable(&read, d), &g));
     *j = read;
     return OK;
 }

@@ -304,6 +304,8 @@ START_TEST(plan_refused)
         {"model tiny-mo system host",
          "--model: model 'tiny-mo' is not one of the built-in models: did you mean 'tiny-moe'?"},
         {"model tiny-moe system host mbz 2", "--mbz: unknown option: did you mean --mbs?"},
+        {"model deepseek-v3 system b200 gpus 8 ep 8 gbs 8192 mbs 64 seq 16777216 capacity worst",
+         "--seq: seq = 16777216 with mbs = 64 makes buffers of 2e+15 bytes, more than can be counted: lower them"},
         {"model tiny-moe system host tp 0", "--tp: tp = '0' is out of range: it must lie in 1 .. 1024"},
     };
     for (int i = 0; i < LEN(row); i++) {
