@@ -20,6 +20,7 @@ enum report_kind {
     REPORT_TERA,        /* double; the value printed is in units of 1e12     */
     REPORT_GIGA,        /* double; in units of 1e9                           */
     REPORT_SHARE,       /* double, a fraction; people see per cent           */
+    REPORT_RATIO,       /* double, two of a kind divided                     */
     REPORT_NUMBER,      /* double                                            */
 };
 struct report_col { const char *key, *title; enum report_kind kind; size_t at; };

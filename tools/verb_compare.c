@@ -24,14 +24,14 @@ static const struct report_col step_cols[] = {
     { NULL, "predicted", REPORT_S, offsetof(struct head_row, predicted) },
     { NULL, "at the measured load", REPORT_S, offsetof(struct head_row, at_load) },
     { NULL, "measured", REPORT_S, offsetof(struct head_row, measured) },
-    { NULL, "measured / at load", REPORT_NUMBER, offsetof(struct head_row, ratio) },
+    { NULL, "measured / at load", REPORT_RATIO, offsetof(struct head_row, ratio) },
 };
 static const struct report_col rate_cols[] = {
     { NULL, "", REPORT_TEXT, offsetof(struct head_row, what) },
     { NULL, "predicted", REPORT_NUMBER, offsetof(struct head_row, predicted) },
     { NULL, "at the measured load", REPORT_NUMBER, offsetof(struct head_row, at_load) },
     { NULL, "measured", REPORT_NUMBER, offsetof(struct head_row, measured) },
-    { NULL, "measured / at load", REPORT_NUMBER, offsetof(struct head_row, ratio) },
+    { NULL, "measured / at load", REPORT_RATIO, offsetof(struct head_row, ratio) },
 };
 struct memory_row { const char *what; int64_t predicted, measured; const char *same; };
 static const struct report_col memory_cols[] = {
@@ -48,7 +48,7 @@ static const struct report_col kind_cols[] = {
     { "predicted_s", "predicted", REPORT_S, offsetof(struct kind_row, k.work_s[JOIN_EVEN]) },
     { "predicted_at_load_s", "at load", REPORT_S, offsetof(struct kind_row, k.work_s[JOIN_LOAD]) },
     { "measured_s", "measured", REPORT_S, offsetof(struct kind_row, k.work_s[JOIN_MEASURED]) },
-    { "ratio", "measured / at load", REPORT_NUMBER, offsetof(struct kind_row, ratio) },
+    { "ratio", "measured / at load", REPORT_RATIO, offsetof(struct kind_row, ratio) },
     { "predicted_wait_s", "waits, at load", REPORT_S, offsetof(struct kind_row, k.wait_s[JOIN_LOAD]) },
     { "measured_wait_s", "waits, measured", REPORT_S, offsetof(struct kind_row, k.wait_s[JOIN_MEASURED]) },
 };
