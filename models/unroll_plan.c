@@ -10,13 +10,16 @@
 
 enum { ALIGN_B = 64, LEVELS = 5, SHORTEST = 4, TIMES = 6 };     /* blocks of 4, 24, 144, 864, all steps */
 
-struct list { int32_t n, room, *life; };        /* placed lives that touch a block of steps, by offset */
+/* A placed life, as much of it as a query mostly needs. */
+struct placed { int64_t offset, end; int32_t first, last, clear, life; };      /* clear: all items from there on are after it */
+struct list { int32_t n, room; struct placed *placed; };        /* lives that touch a block of steps, by offset */
 
 struct planner {
     struct unroll *u;
     struct arena *a;
     const struct program *pr;
-    struct list *level[LEVELS];
+    struct list *level[LEVELS];                 /* by block; NULL where no life is that long */
+    int32_t *start;                             /* first item of every step, and n_item */
 };
 
 static int64_t unroll_plan_size(const struct life *l)
@@ -47,64 +50,73 @@ static struct range unroll_plan_blocks(const struct planner *p, struct range ste
     return (struct range){ steps.from / n, steps.to / n };
 }
 
-/* Inserts a placed life into one list, behind those of the same offset. */
-static void unroll_plan_insert(struct planner *p, struct list *list, int life)
+/* The shortest blocks that are at least as long as a life: it touches one or two of them. */
+static int unroll_plan_level(const struct planner *p, struct range steps)
 {
-    const struct life *all = p->u->life;
+    int level = 0;
+    while (level < LEVELS - 1 && unroll_plan_block_steps(p, level) < steps.to - steps.from + 1) level++;
+    return level;
+}
+
+/* Inserts a placed life into one list, behind those of the same offset. */
+static void unroll_plan_insert(struct planner *p, struct list *list, const struct placed *new)
+{
     int from = 0, to = list->n;
     if (list->n == list->room) {
         const int32_t more = list->room ? 2 * list->room : 64;
-        list->life = arena_grow(p->a, list->life, (size_t)list->room, (size_t)more, sizeof *list->life);
+        list->placed = arena_grow(p->a, list->placed, (size_t)list->room, (size_t)more, sizeof *list->placed);
         list->room = more;
     }
     while (from < to) {
         const int mid = (from + to) / 2;
-        if (all[list->life[mid]].offset <= all[life].offset) from = mid + 1;
+        if (list->placed[mid].offset <= new->offset) from = mid + 1;
         else to = mid;
     }
-    memmove(list->life + from + 1, list->life + from, (size_t)(list->n++ - from) * sizeof *list->life);
-    list->life[from] = life;
+    memmove(list->placed + from + 1, list->placed + from, (size_t)(list->n++ - from) * sizeof *list->placed);
+    list->placed[from] = *new;
 }
 
 static void unroll_plan_insert_all(struct planner *p, int life)
 {
-    const struct range steps = unroll_plan_steps(p, &p->u->life[life]);
+    const struct life *l = &p->u->life[life];
+    const struct range steps = unroll_plan_steps(p, l);
+    const struct placed new = { .offset = l->offset, .end = l->offset + unroll_plan_size(l), .first = l->first,
+                                .last = l->last_item, .clear = p->start[steps.to + 1], .life = life };
     for (int level = 0; level < LEVELS; level++) {
+        if (!p->level[level]) continue;
         const struct range b = unroll_plan_blocks(p, steps, level);
-        for (int k = b.from; k <= b.to; k++) unroll_plan_insert(p, &p->level[level][k], life);
+        for (int k = b.from; k <= b.to; k++) unroll_plan_insert(p, &p->level[level][k], &new);
     }
 }
 
-/* The next placed life by offset over neighbouring lists, or -1. One that stands in two lists comes twice. */
-static int unroll_plan_next(const struct planner *p, const struct list *list, int n, int *cursor)
+/* unroll_meet, with list order first: it decides all but the pairs that are close to each other. `clear` as in placed. */
+static int unroll_plan_meet(const struct planner *p, const struct placed *x, const struct life *l, int clear)
 {
-    int best = -1, at = -1;
-    for (int k = 0; k < n; k++) {
-        if (cursor[k] == list[k].n) continue;
-        const int life = list[k].life[cursor[k]];
-        if (best >= 0 && p->u->life[life].offset >= p->u->life[best].offset) continue;
-        best = life;
-        at = k;
-    }
-    if (at >= 0) cursor[at]++;
-    return best;
+    if (x->clear <= l->first || clear <= x->first) return 0;
+    if (x->first <= l->last_item && l->first <= x->last) return 1;
+    return unroll_meet(p->u, p->pr, &p->u->life[x->life], l);
 }
 
-/* The lowest gap from `base_B` on that holds `l`. It looks at blocks at least as long as the life, so at two or one. */
+/* Merges two lists: the next placed life by offset, or NULL. One that stands in both comes twice. */
+static const struct placed *unroll_plan_next(const struct placed *at[2], const struct placed *const end[2])
+{
+    const int second = at[0] == end[0] || (at[1] != end[1] && at[1]->offset < at[0]->offset);
+    return at[second] == end[second] ? NULL : at[second]++;
+}
+
+/* The lowest gap from `base_B` on that holds `l`. */
 static int64_t unroll_plan_gap(const struct planner *p, const struct life *l, int64_t base_B)
 {
     const struct range steps = unroll_plan_steps(p, l);
-    int level = 0, cursor[2] = { 0 };
-    while (level < LEVELS - 1 && unroll_plan_block_steps(p, level) < steps.to - steps.from + 1) level++;
+    const int level = unroll_plan_level(p, steps);
     const struct range b = unroll_plan_blocks(p, steps, level);
+    const struct list *x = &p->level[level][b.from], *y = &p->level[level][b.to];
+    const struct placed *at[2] = { x->placed, y->placed }, *const end[2] = { x->placed + x->n, y->placed + (x == y ? 0 : y->n) };
     const int64_t size_B = unroll_plan_size(l);
+    const int clear = p->start[steps.to + 1];
     int64_t at_B = base_B;
-    for (int k; (k = unroll_plan_next(p, &p->level[level][b.from], b.to - b.from + 1, cursor)) >= 0;) {
-        const struct life *placed = &p->u->life[k];
-        const int64_t end_B = placed->offset + unroll_plan_size(placed);
-        if (placed->offset >= at_B + size_B) break;
-        if (end_B > at_B && unroll_meet(p->u, p->pr, placed, l)) at_B = end_B;
-    }
+    for (const struct placed *k; (k = unroll_plan_next(at, end)) && k->offset < at_B + size_B;)
+        if (k->end > at_B && unroll_plan_meet(p, k, l, clear)) at_B = k->end;
     return at_B;
 }
 
@@ -120,10 +132,17 @@ static int unroll_plan_compare(const void *x, const void *y)
 
 static void unroll_plan_open(struct planner *p)
 {
-    for (int level = 0; level < LEVELS; level++) {
-        const int n = p->pr->n_step[p->u->stage] / unroll_plan_block_steps(p, level) + 1;
-        p->level[level] = arena_alloc(p->a, (size_t)n * sizeof *p->level[level]);
+    const int n_step = p->pr->n_step[p->u->stage];
+    for (int k = 0; k < p->u->n_life; k++) {
+        if (p->pr->buf[p->u->life[k].buf].keep != KEEP_MICRO) continue;
+        const int level = unroll_plan_level(p, unroll_plan_steps(p, &p->u->life[k]));
+        const int n = n_step / unroll_plan_block_steps(p, level) + 1;
+        if (!p->level[level]) p->level[level] = arena_alloc(p->a, (size_t)n * sizeof *p->level[level]);
     }
+    p->start = arena_alloc(p->a, (size_t)(n_step + 1) * sizeof *p->start);
+    for (int i = 0; i < p->u->n_item; i++) p->start[p->u->item[i].step + 1] = i + 1;
+    for (int k = 0; k < n_step; k++)            /* a step without ops ends where it begins */
+        if (p->start[k + 1] < p->start[k]) p->start[k + 1] = p->start[k];
 }
 
 void unroll_plan(struct unroll *u, struct arena *a, const struct program *pr)
