@@ -12,18 +12,19 @@
 
 static const double WITHIN = 1.02;          /* of the best: what is reported besides the first `top` */
 
-enum level { LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
-struct node { double bound_s; int32_t point; uint8_t recompute, level; };
-struct found { double step_s, live_B; int32_t point; uint8_t recompute; };
+/* A node is a grid and micro-batch (its first plan stands for all), or one plan. */
+enum level { LEVEL_MANY, LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
+struct node { double bound_s; struct search_point point; uint8_t recompute, level; };
+struct found { double step_s, live_B; struct search_point point; uint8_t recompute; };
 struct grid_state { uint8_t holds, opened, fits; };      /* states fit in some plan; a plan was taken; one fits */
-struct need { double live_B; int32_t point, recompute, only_states; };
+struct need { double live_B; struct search_point point; int32_t only_states; };
 
 struct hunt {
     const struct job *job;
     struct search_space space;
     struct search_bounds *bounds;
     struct arena *arena;
-    struct search_point *point; int32_t n_point, room_point;
+    struct search_point *points;            /* room for those of one grid and micro-batch */
     struct node *heap; int32_t n_heap, room_heap;
     struct found *found; int32_t n_found;
     struct grid_state *grid;
@@ -34,10 +35,21 @@ struct hunt {
 
 /* ---- the heap ---- */
 
+/* The total order of plans: grids in the order of the space, then what varies on them. */
+static int point_order(const struct search_point *a, const struct search_point *b)
+{
+    const int32_t x[] = { a->grid, a->mbs, a->vpp, a->weave, a->order }, y[] = { b->grid, b->mbs, b->vpp, b->weave, b->order };
+    for (int i = 0; i < LEN(x); i++)
+        if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
+    return 0;
+}
+
 static int node_before(const struct node *a, const struct node *b)
 {
     if (a->bound_s != b->bound_s) return a->bound_s < b->bound_s;
-    return a->point != b->point ? a->point < b->point : a->recompute < b->recompute;
+    const int order = point_order(&a->point, &b->point);
+    if (order) return order < 0;
+    return a->recompute != b->recompute ? a->recompute < b->recompute : a->level < b->level;
 }
 
 static void heap_push(struct hunt *h, struct node n)
@@ -67,38 +79,43 @@ static struct node heap_pop(struct hunt *h)
 
 /* ---- what waits ---- */
 
-static void too_large(struct hunt *h, int point, int recompute, double live_B, int only_states)
+static void too_large(struct hunt *h, const struct search_point *p, double live_B, int only_states)
 {
-    if (live_B < h->least.live_B) h->least = (struct need){ live_B, point, recompute, only_states };
+    if (live_B < h->least.live_B) h->least = (struct need){ live_B, *p, only_states };
 }
 
-static void wait_for(struct hunt *h, int point, int recompute)
+static int first_recompute(const struct hunt *h, const struct search_point *p)
 {
-    const double bound_s = search_bound_slots_s(h->bounds, &h->point[point], recompute);
-    heap_push(h, (struct node){ bound_s, point, (uint8_t)recompute, LEVEL_SLOTS });
+    return h->space.recompute[p->weave][0];
+}
+
+static void wait_for(struct hunt *h, const struct search_point *p, int recompute)
+{
+    const double bound_s = search_bound_slots_s(h->bounds, p, recompute);
+    heap_push(h, (struct node){ bound_s, *p, (uint8_t)recompute, LEVEL_SLOTS });
     h->r->priced++;
 }
 
-/* Keeps a grid's points; those whose states fit wait under their bounds. */
+/* Do the states of some plan fit? They depend on the layout besides the grid. */
+static int states_fit(struct hunt *h, const struct search_point *p)
+{
+    const double states_B = search_bound_states_B(h->bounds, p);
+    if (states_B > h->room_B) too_large(h, p, states_B, 1);
+    return states_B <= h->room_B;
+}
+
 static void wait_grid(struct hunt *h, int grid)
 {
     const struct search_grid *g = &h->space.grid[grid];
-    const int n = (int)search_space_points(&h->space, g, grid, NULL).points, first = h->n_point;
-    if (first + n > h->room_point) {
-        const int32_t room = 2 * (first + n);
-        h->point = arena_grow(h->arena, h->point, (size_t)first, (size_t)room, sizeof *h->point);
-        h->room_point = room;
-    }
-    search_space_points(&h->space, g, grid, h->point + first);
-    h->n_point += n;
-    for (int i = first; i < h->n_point; i++) {
-        const double states_B = search_bound_states_B(h->bounds, &h->point[i]);
-        if (states_B > h->room_B) {
-            too_large(h, i, h->space.recompute[h->point[i].weave][0], states_B, 1);
-            continue;
-        }
+    for (int mbs = h->space.mbs[0]; mbs <= h->space.mbs[1]; mbs++) {
+        const int64_t n = search_space_points(&h->space, g, grid, mbs, h->points).points;
+        int holds = 0;
+        for (int64_t i = 0; i < n && !holds; i++) holds = states_fit(h, &h->points[i]);
+        if (!holds) continue;
+        const int recompute = first_recompute(h, h->points);
+        const double bound_s = search_bound_floor_s(h->bounds, h->points, recompute);
+        heap_push(h, (struct node){ bound_s, h->points[0], (uint8_t)recompute, LEVEL_MANY });
         h->grid[grid].holds = 1;
-        wait_for(h, i, h->space.recompute[h->point[i].weave][0]);
     }
 }
 
@@ -113,7 +130,7 @@ static struct found simulate(struct hunt *h, const struct node *n)
     struct sim_result sim;
     struct diag d;
     *j = *h->job;
-    search_space_plan(j, &h->space, &h->point[n->point], n->recompute, &d);
+    search_space_plan(j, &h->space, &n->point, n->recompute, &d);
     program_build(&pr, &a, j);
     cost_init(&cost, &pr, j);
     const double *op_s = cost_all_s(&cost, &a);
@@ -129,23 +146,31 @@ static struct found simulate(struct hunt *h, const struct node *n)
 static void recompute_more(struct hunt *h, const struct node *n, double live_B)
 {
     const struct search_space *s = &h->space;
-    const int weave = h->point[n->point].weave;
-    too_large(h, n->point, n->recompute, live_B, 0);
+    const int weave = n->point.weave;
+    too_large(h, &n->point, live_B, 0);
     if (n->recompute != s->recompute[weave][0]) return;
-    for (int i = 1; i < s->n_recompute[weave]; i++) wait_for(h, n->point, s->recompute[weave][i]);
+    for (int i = 1; i < s->n_recompute[weave]; i++) wait_for(h, &n->point, s->recompute[weave][i]);
+}
+
+static void open_many(struct hunt *h, const struct node *n)
+{
+    const int grid = n->point.grid;
+    const int64_t count = search_space_points(&h->space, &h->space.grid[grid], grid, n->point.mbs, h->points).points;
+    for (int64_t i = 0; i < count; i++)
+        if (states_fit(h, &h->points[i])) wait_for(h, &h->points[i], first_recompute(h, &h->points[i]));
 }
 
 static void refine(struct hunt *h, struct node n)
 {
-    const struct search_point *p = &h->point[n.point];
-    n.bound_s = fmax(n.bound_s, search_bound_step_s(h->bounds, p, n.recompute));
+    n.bound_s = fmax(n.bound_s, search_bound_step_s(h->bounds, &n.point, n.recompute));
     n.level = LEVEL_STEP;
     heap_push(h, n);
 }
 
 static void check_memory(struct hunt *h, struct node n)
 {
-    const double live_B = search_bound_live_B(h->bounds, &h->point[n.point], n.recompute);
+    const double live_B = search_bound_live_B(h->bounds, &n.point, n.recompute);
+    h->grid[n.point.grid].opened = 1;
     if (live_B > h->room_B) {
         recompute_more(h, &n, live_B);
         return;
@@ -161,7 +186,7 @@ static void take(struct hunt *h, const struct node *n)
         recompute_more(h, n, f.live_B);
         return;
     }
-    h->grid[h->point[n->point].grid].fits = 1;
+    h->grid[n->point.grid].fits = 1;
     h->r->fits++;
     if (f.step_s == INFINITY) return;
     h->found[h->n_found++] = f;
@@ -172,10 +197,12 @@ static void hunt(struct hunt *h)
 {
     while (h->n_heap && h->heap[0].bound_s < WITHIN * h->best_s && h->r->simulated < SEARCH_SIMULATE) {
         const struct node n = heap_pop(h);
-        h->grid[h->point[n.point].grid].opened = 1;
-        if (n.level == LEVEL_SLOTS) refine(h, n);
-        else if (n.level == LEVEL_STEP) check_memory(h, n);
-        else take(h, &n);
+        switch ((enum level)n.level) {
+        case LEVEL_MANY: open_many(h, &n); break;
+        case LEVEL_SLOTS: refine(h, n); break;
+        case LEVEL_STEP: check_memory(h, n); break;
+        case LEVEL_FITS: take(h, &n); break;
+        }
     }
 }
 
@@ -185,8 +212,8 @@ static int found_order(const void *a, const void *b)
 {
     const struct found *x = a, *y = b;
     if (x->step_s != y->step_s) return x->step_s < y->step_s ? -1 : 1;
-    if (x->point != y->point) return x->point < y->point ? -1 : 1;
-    return (x->recompute > y->recompute) - (x->recompute < y->recompute);
+    const int order = point_order(&x->point, &y->point);
+    return order ? order : (x->recompute > y->recompute) - (x->recompute < y->recompute);
 }
 
 static struct search_hit hit_of(const struct hunt *h, const struct found *f)
@@ -195,7 +222,7 @@ static struct search_hit hit_of(const struct hunt *h, const struct found *f)
     struct search_hit hit;
     struct diag d;
     *j = *h->job;
-    search_space_plan(j, &h->space, &h->point[f->point], f->recompute, &d);
+    search_space_plan(j, &h->space, &f->point, f->recompute, &d);
     const double tokens_per_s = (double)j->plan.gbs * j->plan.seq / f->step_s / j->plan.gpus;
     hit = (struct search_hit){ .plan = j->plan, .step_s = f->step_s, .tokens_per_s_gpu = tokens_per_s,
                                .tflops = tokens_per_s * model_flop_per_token(&j->model, j->plan.seq, j->plan.vocab_padded) / 1e12,
@@ -229,7 +256,7 @@ static void answer_rejects(struct hunt *h)
     const struct search_space *s = &h->space;
     int64_t states = 0, live = 0;
     uint8_t *waits = arena_alloc(h->arena, (size_t)s->n_grid + 1);
-    for (int i = 0; i < h->n_heap; i++) waits[h->point[h->heap[i].point].grid] = 1;
+    for (int i = 0; i < h->n_heap; i++) waits[h->heap[i].point.grid] = 1;
     for (int g = 0; g < s->n_grid; g++) {
         const struct grid_state *t = &h->grid[g];
         states += !t->holds;
@@ -266,7 +293,7 @@ static enum err nothing_passes(const struct hunt *h, struct diag *d)
 /* The plan that comes nearest, its need, and how many GPUs would hold the states if they were spread without any loss. */
 static enum err nothing_fits(const struct hunt *h, struct diag *d)
 {
-    const struct search_point *p = &h->point[h->least.point];
+    const struct search_point *p = &h->least.point;
     const struct search_grid *g = &h->space.grid[p->grid];
     const double overhead_B = h->job->system.memory_B - h->room_B, GiB = 1 << 30;
     return fail(d, ERR_NO, "nothing fits: the plan that needs least (tp %d cp %d pp %d ep %d etp %d mbs %d) needs %s %.1f GiB of "
@@ -289,6 +316,7 @@ static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, 
     search_space_init(&h->space, a, j, ask->fixed);
     h->bounds = search_bound_open(a, &h->space);
     h->grid = arena_alloc(a, (size_t)h->space.n_grid * sizeof *h->grid + 1);
+    h->points = arena_alloc(a, (size_t)4 * LAYOUT_CHUNKS * sizeof *h->points);
     h->found = arena_alloc(a, SEARCH_SIMULATE * sizeof *h->found);
     *r = (struct search_result){ .grids = h->space.grids, .gbs_valid = h->space.gbs_valid, .with_mbs = h->space.with_mbs,
                                  .with_layout = h->space.with_layout, .plans = h->space.plans, .grids_valid = h->space.n_grid };

@@ -243,6 +243,25 @@ static void paths_of(struct paths *to, const struct view *v)
     to->any_s = fmax(to->any_s, to->first_s);
 }
 
+/* Some stage is no shorter than the average. */
+double search_bound_floor_s(struct search_bounds *b, const struct search_point *p, int recompute)
+{
+    struct view v = view_of(b, p);
+    struct streams sum = { { 0 } };
+    const int dense = b->space->job->model.experts ? b->space->job->model.dense_layers : b->space->job->model.layers;
+    const double n[BLOCK_COUNT] = { [BLOCK_EMBED] = 1, [BLOCK_DENSE] = dense, [BLOCK_MOE] = b->space->job->model.layers - dense,
+                                    [BLOCK_LOSS] = 1 };
+    view_prices(&v, b, p, recompute);
+    for (int i = 0; i < LEN(view_blocks); i++) {
+        const struct search_block *k = v.block[view_blocks[i]];
+        if (!k) continue;
+        add(&sum, k->fwd.busy_s, n[view_blocks[i]] * v.n_micro / v.pp);
+        add(&sum, k->bwd.busy_s, n[view_blocks[i]] * v.n_micro / v.pp);
+        if (v.split) add(&sum, k->weight.busy_s, n[view_blocks[i]] * v.n_micro / v.pp);
+    }
+    return most_of(sum.s);
+}
+
 double search_bound_slots_s(struct search_bounds *b, const struct search_point *p, int recompute)
 {
     struct view v = view_of(b, p);

@@ -10,9 +10,11 @@
 struct search_bounds;
 /* `s` and everything made here live in `a`. */
 struct search_bounds *search_bound_open(struct arena *a, const struct search_space *s);
-/* Seconds: forward and backward slots only. */
+/* Seconds: of any plan of the point's grid, micro-batch and recompute set, whatever the rest. */
+double search_bound_floor_s(struct search_bounds *b, const struct search_point *p, int recompute);
+/* Seconds: forward and backward slots only. Not less. */
 double search_bound_slots_s(struct search_bounds *b, const struct search_point *p, int recompute);
-/* Seconds, with gradient reduction, optimizer and parameter gather; prices the grid. Not less than the other. */
+/* Seconds, with gradient reduction, optimizer and parameter gather; prices the grid. Not less. */
 double search_bound_step_s(struct search_bounds *b, const struct search_point *p, int recompute);
 /* Bytes of the worst stage: states alone, and with what is alive at the peak. */
 double search_bound_states_B(struct search_bounds *b, const struct search_point *p);

@@ -94,7 +94,7 @@ static void space_points(struct search_count *n, const struct search_space *s, c
     const int64_t before = n->points;
     const int orders = space_orders(s, g), n_micro = space_micros(s, g, p.mbs);
     for (p.weave = 0; p.weave < 2; p.weave++) {
-        if (!space_runs(s, g, p.vpp, n_micro, p.weave)) continue;
+        if (!s->n_recompute[p.weave] || !space_runs(s, g, p.vpp, n_micro, p.weave)) continue;
         for (p.order = 0; p.order < 2; p.order++) {
             if (!(orders >> p.order & 1)) continue;
             if (out) out[n->points] = p;
@@ -105,17 +105,15 @@ static void space_points(struct search_count *n, const struct search_space *s, c
     n->layouts += n->points > before;
 }
 
-struct search_count search_space_points(const struct search_space *s, const struct search_grid *g, int grid,
+struct search_count search_space_points(const struct search_space *s, const struct search_grid *g, int grid, int mbs,
                                         struct search_point *out)
 {
     struct search_count n = { 0 };
-    for (int mbs = s->mbs[0]; mbs <= s->mbs[1]; mbs++) {
-        if (!space_micros(s, g, mbs)) continue;
-        n.mbs++;
-        for (int vpp = s->vpp[0]; vpp <= s->vpp[1] && g->pp * vpp <= LAYOUT_CHUNKS; vpp++)
-            if (s->layout[g->pp * vpp])
-                space_points(&n, s, g, (struct search_point){ .grid = grid, .vpp = (int16_t)vpp, .mbs = mbs }, out);
-    }
+    if (!space_micros(s, g, mbs)) return n;
+    n.mbs = 1;
+    for (int vpp = s->vpp[0]; vpp <= s->vpp[1] && g->pp * vpp <= LAYOUT_CHUNKS; vpp++)
+        if (s->layout[g->pp * vpp])
+            space_points(&n, s, g, (struct search_point){ .grid = grid, .vpp = (int16_t)vpp, .mbs = mbs }, out);
     return n;
 }
 
@@ -185,14 +183,19 @@ static int space_count(struct search_space *s, const struct search_grid *g)
     if (rule < 0 && space_refuses_layout(s, g->pp)) rule = SEARCH_LAYOUT;
     s->foldings++;
     if (rule >= 0) return s->refused[rule]++, 0;
-    const struct search_count n = search_space_points(s, g, 0, NULL);
+    int64_t mbs = 0, plans = 0;
+    for (int b = s->mbs[0]; b <= s->mbs[1]; b++) {
+        const struct search_count n = search_space_points(s, g, 0, b, NULL);
+        mbs += n.mbs;
+        plans += n.plans;
+        s->with_layout += n.layouts;
+    }
     s->grids++;
-    s->gbs_valid += n.mbs > 0;
-    s->with_mbs += n.mbs;
-    s->with_layout += n.layouts;
-    s->plans += n.plans;
-    if (!n.plans) s->refused[n.mbs ? SEARCH_SCHEDULE : SEARCH_GBS]++;
-    return n.plans > 0;
+    s->gbs_valid += mbs > 0;
+    s->with_mbs += mbs;
+    s->plans += plans;
+    if (!plans) s->refused[mbs ? SEARCH_SCHEDULE : SEARCH_GBS]++;
+    return plans > 0;
 }
 
 static void space_add(struct search_space *s, struct arena *a, const struct search_grid *g, int *room)

@@ -68,8 +68,9 @@ struct search_space {
 void search_space_init(struct search_space *s, struct arena *a, const struct job *j, const char *fixed);
 /* -1, or the rule about model and sequence that refuses the folding. */
 int search_space_refuses(const struct search_space *s, const struct search_grid *g);
-/* The points of a grid in order of mbs, vpp, weave, order into `out` (may be NULL), and their counts. */
-struct search_count search_space_points(const struct search_space *s, const struct search_grid *g, int grid,
+/* The points of a grid and micro-batch in order of vpp, weave, order into `out` (may be NULL), and their counts; without
+ * counts.mbs the batch does not divide. */
+struct search_count search_space_points(const struct search_space *s, const struct search_grid *g, int grid, int mbs,
                                         struct search_point *out);
 /* The plan of a point and recompute set, resolved, in `j`, a copy of the search's job. */
 enum err search_space_plan(struct job *j, const struct search_space *s, const struct search_point *p, int recompute,
