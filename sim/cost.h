@@ -1,6 +1,6 @@
-/* What one op costs on a system: seconds on its stream, and seconds of the host to issue it. One formula a family, one
- * family a file (cost_gemm.c, cost_attention.c, cost_memory.c, cost_comm.c); here is what they share.
- * Contract: more work, more bytes or more rows never cost less. */
+/* What one op costs on a system: seconds on its stream, and seconds of the host to issue it. One formula a
+ * family, one family a file (cost_gemm.c, cost_attention.c, cost_memory.c, cost_comm.c); here is what they
+ * share. Contract: more work, more bytes or more rows never cost less. */
 #ifndef SIM_COST_H
 #define SIM_COST_H
 #include "models/place.h"
@@ -15,7 +15,8 @@ struct cost {
 };
 /* Memory comes from the program's arena. */
 void cost_init(struct cost *c, const struct program *pr, const struct job *j);
-/* Seconds of an op whose routed buffers hold even[0], even[1] rows. Transfers only: waiting for peers is the simulator's. */
+/* Seconds of an op whose routed buffers hold even[0], even[1] rows. Transfers only: waiting for peers is the
+ * simulator's. */
 double cost_op_s(const struct cost *c, int op, const int64_t even[2]);
 /* 0 for ops that launch nothing: HOLD, and collectives of a group of one. */
 double cost_issue_s(const struct cost *c, int op);

@@ -1,5 +1,5 @@
-/* Attention: causal FLOP at one efficiency forward and one backward, of the peak that tensor products run at (bf16, or fp32
- * where the machine has no bf16), bounded by the bytes of its operands. */
+/* Attention: causal FLOP at one efficiency forward and one backward, of the peak that tensor products run at
+ * (bf16, or fp32 where the machine has no bf16), bounded by the bytes of its operands. */
 #include "sim/cost.h"
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* Collectives and p2p: the bytes that leave one rank over the bandwidth of the links they take, and a latency. Waiting
- * for peers is not a price. Ring and all-to-all differ in what crosses between NVLink domains. */
+/* Collectives and p2p: the bytes that leave one rank over the bandwidth of the links they take, and a latency.
+ * Waiting for peers is not a price. Ring and all-to-all differ in what crosses between NVLink domains. */
 #include "sim/cost.h"
 #include <math.h>
 
@@ -10,9 +10,9 @@ static int log2_up(int n)
     return r;
 }
 
-/* Hops in a row among n: a ring's n - 1, or up and down a tree when that is shorter (NCCL 2.30 src/graph/tuning.cc takes
- * the faster of ring, tree, NVLS and PAT; 12 hops of 1.5 us and a kernel are the 15 to 25 us of a small all-reduce on 4 to 8
- * GPUs, Azure AI-benchmarking-guide). */
+/* Hops in a row among n: a ring's n - 1, or up and down a tree when that is shorter (NCCL 2.30
+ * src/graph/tuning.cc takes the faster of ring, tree, NVLS and PAT; 12 hops of 1.5 us and a kernel are the 15
+ * to 25 us of a small all-reduce on 4 to 8 GPUs, Azure AI-benchmarking-guide). */
 static int hops(int n)
 {
     const int ring = n - 1, tree = 2 * log2_up(n);
@@ -41,9 +41,9 @@ static double ring_B_per_s(const struct system *s, const struct place *p)
     return p->in_domain > 1 ? fmin(nvlink, nic) : nic;
 }
 
-/* Of the bytes that a rank sends to its n - 1 peers, (n - k) / (n - 1) leave its domain through its own NIC, the rest
- * stays on NVLink; both go at once. Every peer costs one message (GB200: 735 us to 8 ranks and 930 us to 64 for the same
- * bytes, arXiv 2603.07685 table 7: 1.5 us a peer). */
+/* Of the bytes that a rank sends to its n - 1 peers, (n - k) / (n - 1) leave its domain through its own NIC,
+ * the rest stays on NVLink; both go at once. Every peer costs one message (GB200: 735 us to 8 ranks and 930 us
+ * to 64 for the same bytes, arXiv 2603.07685 table 7: 1.5 us a peer). */
 static double alltoall_s(const struct system *s, const struct place *p, double wire_B)
 {
     const double peers = p->size - 1, local = p->domains > 1 ? p->in_domain - 1 : peers;

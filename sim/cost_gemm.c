@@ -1,6 +1,7 @@
-/* Matrix products: a roofline with one efficiency per dtype for dense and one for grouped ones. The bytes of a grouped
- * product hold the weights of all local experts, which alone gives its fall-off at few tokens an expert (measured
- * grouped products on B200 follow it: 459 TFLOPS at 128 tokens an expert, 1100 at 2460, SimuMax tables). */
+/* Matrix products: a roofline with one efficiency per dtype for dense and one for grouped ones. The bytes of a
+ * grouped product hold the weights of all local experts, which alone gives its fall-off at few tokens an expert
+ * (measured grouped products on B200 follow it: 459 TFLOPS at 128 tokens an expert, 1100 at 2460, SimuMax
+ * tables). */
 #include "sim/cost.h"
 #include <math.h>
 

@@ -1,12 +1,15 @@
-/* Who uses what, flattened once per program: the uses of every op, keyed so that the two micro-batches of a FWD_BWD pass
- * stay apart, and in which parts of a micro-batch's passes every buffer is used. Pass prices and the op-by-op clock derive
- * the same deps from it as unroll does from lives: read after write, write after read or write. */
+/* Who uses what, flattened once per program: the uses of every op, keyed so that the two micro-batches of a
+ * FWD_BWD pass stay apart, and in which parts of a micro-batch's passes every buffer is used. Pass prices and
+ * the op-by-op clock derive the same deps from it as unroll does from lives: read after write, write after read
+ * or write. */
 #ifndef SIM_FLOW_H
 #define SIM_FLOW_H
 #include "models/program.h"
 
-struct flow_use { int32_t key; uint8_t writes, micro; };    /* key: 2 root + 1 where a BWD half binds a micro-batch's buffer;
-                                                               micro: each micro-batch has its own */
+struct flow_use {
+    int32_t key;                /* 2 root + 1 where a BWD half binds a micro-batch's buffer                    */
+    uint8_t writes, micro;      /* written or added to; each micro-batch has its own                           */
+};
 enum { FLOW_FWD = 1, FLOW_BWD_INPUT = 2, FLOW_BWD_WEIGHT = 4 };
 struct flow {
     int32_t *at;                /* uses of op i: use[at[i]] .. use[at[i + 1] - 1]                              */

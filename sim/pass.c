@@ -1,5 +1,5 @@
-/* The (max,+) matrix of a run is read off one walk over its ops, in which every time is a vector: the longest path from each
- * entry of the state. The walk is the clock of play.c with numbers replaced by vectors. */
+/* The (max,+) matrix of a run is read off one walk over its ops, in which every time is a vector: the longest
+ * path from each entry of the state. The walk is the clock of play.c with numbers replaced by vectors. */
 #include "sim/pass.h"
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,8 @@ void pass_identity(struct pass_price *p)
 }
 
 /* The state vector of a run's end in terms of another run's beginning. */
-static void multiply_times(double out[PASS_DIM][PASS_DIM], const double a[PASS_DIM][PASS_DIM], const double b[PASS_DIM][PASS_DIM])
+static void multiply_times(double out[PASS_DIM][PASS_DIM], const double a[PASS_DIM][PASS_DIM],
+                           const double b[PASS_DIM][PASS_DIM])
 {
     for (int i = 0; i < PASS_DIM; i++) {
         for (int j = 0; j < PASS_DIM; j++) out[i][j] = -INFINITY;
@@ -197,7 +198,8 @@ void pass_around(int *before, int *after, const struct cost *c, enum pass_kind k
 
 struct fate { int before, after; };
 
-static struct fate slot_fate(const struct run *r, const struct slot *s, enum pass_kind kind, const struct pass_edge *e)
+static struct fate slot_fate(const struct run *r, const struct slot *s, enum pass_kind kind,
+                             const struct pass_edge *e)
 {
     const int half = s->key & 1, used = r->c->flow.used[flow_root(s->key)];
     int before, after;
@@ -209,7 +211,8 @@ static struct fate slot_fate(const struct run *r, const struct slot *s, enum pas
 }
 
 /* Births and deaths at positions, then the walk over them. A life is there at its last use and gone after it. */
-static void run_memory(struct run *r, enum pass_kind kind, const struct pass_edge *e, double *born_B, double *dies_B, int n)
+static void run_memory(struct run *r, enum pass_kind kind, const struct pass_edge *e, double *born_B,
+                       double *dies_B, int n)
 {
     double net_B = 0, peak_B = 0;
     memset(born_B, 0, (size_t)n * sizeof *born_B);
@@ -252,8 +255,8 @@ static void space_open(struct space *s, const struct cost *c, int longest, int u
     s->dies_B = arena_alloc(&s->arena, ((size_t)longest + 1) * sizeof *s->dies_B);
 }
 
-static void price_run(struct pass_price *out, struct space *sp, const struct cost *c, const double *op_s, enum pass_kind kind,
-                      const int32_t *order, int n, const struct pass_edge *e)
+static void price_run(struct pass_price *out, struct space *sp, const struct cost *c, const double *op_s,
+                      enum pass_kind kind, const int32_t *order, int n, const struct pass_edge *e)
 {
     struct run r = { .c = c, .op_s = op_s, .slot_of = sp->slot_of, .slot = sp->slot, .out = out };
     pass_identity(out);
@@ -264,8 +267,8 @@ static void price_run(struct pass_price *out, struct space *sp, const struct cos
     for (int i = 0; i < r.n_slot; i++) sp->slot_of[r.slot[i].key] = 0;
 }
 
-void pass_price(struct pass_price *out, const struct cost *c, const double *op_s, enum pass_kind kind, const int32_t *order, int n,
-                const struct pass_edge *edge)
+void pass_price(struct pass_price *out, const struct cost *c, const double *op_s, enum pass_kind kind,
+                const int32_t *order, int n, const struct pass_edge *edge)
 {
     struct space sp;
     space_open(&sp, c, n, count_uses(&c->flow, order, n));

@@ -1,9 +1,9 @@
-/* A pass (or a block of one) as algebra: its time is a (max,+) matrix, its memory a pair. Both are associative, so
- * blocks are priced once and multiplied: pass = block (x) block (x) ..., step = the schedule of passes (sim.h).
- * State: when each stream is free, when the host is, and when the data of the forward and of the backward half is there.
- * A RECV's time is the simulator's: its completion comes in as DATA. A SEND leaves as DATA: the time when it could start if its
- * stream were free. Both count with their host time and their buffers; inside a run without them DATA is the input
- * and the output of a block. */
+/* A pass (or a block of one) as algebra: its time is a (max,+) matrix, its memory a pair. Both are associative,
+ * so blocks are priced once and multiplied: pass = block (x) block (x) ..., step = the schedule of passes
+ * (sim.h). State: when each stream is free, when the host is, and when the data of the forward and of the
+ * backward half is there. A RECV's time is the simulator's: its completion comes in as DATA. A SEND leaves as
+ * DATA: the time when it could start if its stream were free. Both count with their host time and their
+ * buffers; inside a run without them DATA is the input and the output of a block. */
 #ifndef SIM_PASS_H
 #define SIM_PASS_H
 #include "sim/cost.h"
@@ -29,17 +29,17 @@ void pass_multiply(struct pass_price *out, const struct pass_price *a, const str
 /* The state after the pass; in and out may be the same array. */
 void pass_apply(double out[PASS_DIM], const struct pass_price *p, const double in[PASS_DIM]);
 
-/* A run's boundary buffers by half, 0: none. One that no RECV of the run writes comes from the run before; one that no
- * SEND reads goes to the run after. */
+/* A run's boundary buffers by half, 0: none. One that no RECV of the run writes comes from the run before; one
+ * that no SEND reads goes to the run after. */
 struct pass_edge { int32_t in[2], out[2]; };
-/* Prices ops order[0 .. n - 1] as one run in list order. `kind` says which passes of their micro-batch come before and
- * after: lives that these use too cross the run's edges. op_s: cost_all_s. */
-void pass_price(struct pass_price *out, const struct cost *c, const double *op_s, enum pass_kind kind, const int32_t *order, int n,
-                const struct pass_edge *edge);
+/* Prices ops order[0 .. n - 1] as one run in list order. `kind` says which passes of their micro-batch come
+ * before and after: lives that these use too cross the run's edges. op_s: cost_all_s. */
+void pass_price(struct pass_price *out, const struct cost *c, const double *op_s, enum pass_kind kind,
+                const int32_t *order, int n, const struct pass_edge *edge);
 /* Parts of a micro-batch's passes (FLOW_ bits) that come before the half of a pass, and after it. */
 void pass_around(int *before, int *after, const struct cost *c, enum pass_kind kind, int half);
-/* A chunk's FWD, BWD, BWD_INPUT and BWD_WEIGHT by its op ranges, whatever the schedule holds; other kinds are identities.
- * For a program of one block (program_build_block, chunk 0). */
+/* A chunk's FWD, BWD, BWD_INPUT and BWD_WEIGHT by its op ranges, whatever the schedule holds; other kinds are
+ * identities. For a program of one block (program_build_block, chunk 0). */
 void pass_price_chunk(struct pass_price price[PASS_COUNT], const struct cost *c, const double *op_s, int chunk);
 /* Every pass of a program: n_pass prices from the arena. */
 struct pass_price *pass_price_all(const struct cost *c, const double *op_s, struct arena *a);

@@ -1,5 +1,5 @@
-/* See peak.h. At a step's start an instance is alive if its micro-batch's passes so far used it and later ones will, so
- * counting micro-batches between their passes, chunk by chunk, counts all instances. */
+/* See peak.h. At a step's start an instance is alive if its micro-batch's passes so far used it and later ones
+ * will, so counting micro-batches between their passes, chunk by chunk, counts all instances. */
 #include "sim/peak.h"
 
 /* Micro-batches of a chunk between forward and backward, and between the two halves of a split backward. */

@@ -1,5 +1,6 @@
-/* See play.h. Each stage has three cursors over its steps: RECVs are posted as soon as the host can have issued them, passes are
- * played when their data is there, and a step is settled when its transfers are over too: the lead window opens on it. */
+/* See play.h. Each stage has three cursors over its steps: RECVs are posted as soon as the host can have issued
+ * them, passes are played when their data is there, and a step is settled when its transfers are over too: the
+ * lead window opens on it. */
 #include "sim/play.h"
 #include <math.h>
 #include <string.h>
@@ -125,7 +126,8 @@ static int mark_op(struct play *p, int stage, struct play_cursor *k, int op, str
     struct play_stage *s = &p->stage[stage];
     const int half = o->half == HALF_BWD, meet = meeting_of(o);
     const double issued_s = s->state[PASS_HOST] + cost_issue_s(p->c, op);
-    m->ready_s = later(later(uses_s(p, op, m->micro), s->state[o->stream]), window_s(p, stage, k->step));
+    const double open_s = later(window_s(p, stage, k->step), s->read_s);
+    m->ready_s = later(later(uses_s(p, op, m->micro), s->state[o->stream]), open_s);
     m->t0_s = m->meet_s = later(m->ready_s, issued_s);
     m->t1_s = m->t0_s + p->op_s[op];
     if (o->kind == OP_RECV) {
@@ -142,7 +144,8 @@ static int mark_op(struct play *p, int stage, struct play_cursor *k, int op, str
         m->meet_s = p->meeting[meet].t0_s[s->met[meet] - 1];
         m->t1_s = p->meeting[meet].t1_s[s->met[meet] - 1];
     }
-    s->state[PASS_HOST] = o->flags & OP_HOST_READS ? later(issued_s, m->t1_s) : issued_s;
+    if (o->flags & OP_HOST_READS) s->read_s = m->t1_s;
+    s->state[PASS_HOST] = later(issued_s, s->read_s);
     return 1;
 }
 
@@ -182,7 +185,8 @@ static int settle(struct play *p, int stage)
     return s->settle.step > from;
 }
 
-/* What the host needs for the next step's RECVs: its clock there, which a pass whose ops the host waits for tells only at its end. */
+/* What the host needs for the next step's RECVs: its clock there, which a pass whose ops the host waits for
+ * tells only at its end. */
 static void post_next(struct play_stage *s, const struct pass_price *price)
 {
     const double *host = price->m[PASS_HOST];
@@ -204,7 +208,8 @@ static int post(struct play *p, int stage)
         for (int h = 0; h < 2; h++) {
             struct play_channel *x = channel_in(p, stage, h);
             if (!price->wire[h].recv) continue;
-            x->recv_s[x->n_recv++] = later(window_s(p, stage, s->post.step), s->post_host_s + price->wire[h].recv_issue_s);
+            x->recv_s[x->n_recv++] =
+                later(window_s(p, stage, s->post.step), s->post_host_s + price->wire[h].recv_issue_s);
             channel_meet(x);
         }
         post_next(s, price);
@@ -349,7 +354,8 @@ static void play_transfers(struct play *p)
             }
 }
 
-int play_run(struct play *p, struct arena *a, const struct cost *c, const double *op_s, const struct pass_price *price)
+int play_run(struct play *p, struct arena *a, const struct cost *c, const double *op_s,
+             const struct pass_price *price)
 {
     *p = (struct play){ .c = c, .op_s = op_s, .price = price };
     play_room(p, a);
@@ -385,12 +391,14 @@ void play_replay(struct play_mark *mark, struct play *p, int stage)
     struct play_cursor k = { 0 };
     memset(s->state, 0, sizeof s->state);
     memset(s->met, 0, sizeof s->met);
+    s->read_s = 0;
     for (int i = 0; i < p->c->flow.n_key; i++) p->slot[i] = (struct play_slot){ 0, 0, -2 };
     for (; k.step < pr->n_step[stage]; cursor_next(&k, price_at(p, stage, k.step))) {
         const struct pass *pass = pass_at(p, stage, k.step);
         for (int i = 0; i < pass->n; i++, mark++) {
             const int op = pr->order[pass->first + i];
-            *mark = (struct play_mark){ .step = k.step, .op = op, .micro = micro_of(&pr->step[stage][k.step], &pr->op[op]) };
+            *mark = (struct play_mark){ .step = k.step, .op = op,
+                                        .micro = micro_of(&pr->step[stage][k.step], &pr->op[op]) };
             mark_op(p, stage, &k, op, mark);
             take_op(p, stage, &k, mark);
         }

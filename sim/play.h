@@ -1,8 +1,8 @@
-/* A step played on all stages at once, pass by pass: a pass is one (max,+) product, SENDs meet RECVs, and the ops of
- * passes that meet other stages (gradient norm, input tables) are played one by one. Afterwards any stage can be
- * replayed op by op against the recorded meetings. Agrees with the sweep over unrolled items to rounding, because what a
- * product forgets (which op of an earlier step wrote a buffer) is implied by stream order or by the lead window; where it
- * is not, around OPTIM, ops are played one by one. */
+/* A step played on all stages at once, pass by pass: a pass is one (max,+) product, SENDs meet RECVs, and the
+ * ops of passes that meet other stages (gradient norm, input tables) are played one by one. Afterwards any
+ * stage can be replayed op by op against the recorded meetings. Agrees with the sweep over unrolled items to
+ * rounding, because what a product forgets (which op of an earlier step wrote a buffer) is implied by stream
+ * order or by the lead window; where it is not, around OPTIM, ops are played one by one. */
 #ifndef SIM_PLAY_H
 #define SIM_PLAY_H
 #include "sim/pass.h"
@@ -14,6 +14,7 @@ struct play_stage {
     struct play_cursor body, post, settle;  /* passes done; RECVs posted; steps that are over with their transfers */
     double state[PASS_DIM];                 /* after the last body                                               */
     double post_host_s;                     /* the host's clock where `post` stands                              */
+    double read_s;                          /* op by op: when the host last had what it waited for               */
     double *body_s, *upto_s;                /* per step: its streams' finish; everything's up to it              */
     int32_t op;                             /* of a body played op by op: next in the pass                       */
     int32_t met[2];                         /* WORLD and EMBED collectives so far                                */
@@ -36,12 +37,13 @@ struct play {
 };
 
 /* Plays the whole step. 0 when stages wait for each other for ever (a program that unroll_check refuses). */
-int play_run(struct play *p, struct arena *a, const struct cost *c, const double *op_s, const struct pass_price *price);
+int play_run(struct play *p, struct arena *a, const struct cost *c, const double *op_s,
+             const struct pass_price *price);
 /* When a stage's last op is done. */
 double play_stage_s(const struct play *p, int stage);
 
-/* One op that happened: `ready_s` when its stream was free and its deps done; t0_s that or its issue; meet_s the latest t0 of
- * those it meets on other stages (t0_s when it meets none). */
+/* One op that happened: `ready_s` when its stream was free, its deps done and the host not waiting for earlier
+ * ops; t0_s that or its issue; meet_s the latest t0 of those it meets on other stages (t0_s: it meets none). */
 struct play_mark { int32_t step, op, micro; double ready_s, t0_s, meet_s, t1_s; };
 int play_stage_items(const struct play *p, int stage);
 /* The stage op by op, in list order, against the meetings of play_run: play_stage_items marks. */

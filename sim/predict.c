@@ -1,5 +1,5 @@
-/* From a job to the whole answer: build, price, simulate by max-plus, then look closer only where it matters: the stage
- * that finishes last for the lines of the step, the pass at each stage's peak for what is alive. */
+/* From a job to the whole answer: build, price, simulate by max-plus, then look closer only where it matters:
+ * the stage that finishes last for the lines of the step, the pass at each stage's peak for what is alive. */
 #include "sim/predict.h"
 #include "sim/peak.h"
 #include <math.h>
@@ -96,8 +96,8 @@ static void list_alive(struct predict *r, const struct cost *c, const struct pea
         const struct buf *b = &pr->buf[i];
         struct predict_alive x = { .bytes = (double)buf_B(b) * k->n[i], .n = k->n[i] };
         if (k->n[i] == 0 || b->place != PLACE_DEVICE) continue;
-        snprintf(x.what, sizeof x.what, "%s [%lld x %d %s]", op_name((enum op_kind)pr->op[writer[i]].kind), (long long)b->rows, b->cols,
-                 dtype_name((enum dtype)b->dtype));
+        snprintf(x.what, sizeof x.what, "%s [%lld x %d %s]", op_name((enum op_kind)pr->op[writer[i]].kind),
+                 (long long)b->rows, b->cols, dtype_name((enum dtype)b->dtype));
         int at = 0;
         while (at < n && strcmp(all[at].what, x.what)) at++;
         if (at == n) all[n++] = (struct predict_alive){ .n = 0 }, memcpy(all[at].what, x.what, sizeof x.what);
@@ -116,9 +116,11 @@ static void judge(struct predict *r, const struct job *j)
     r->feasible = m->peak_B <= r->capacity_B;
     if (r->feasible) return;
     const double gib = 1.0 / (1 << 30);
-    snprintf(r->reason, sizeof r->reason, "stage %d needs %.2f GiB (%.2f at its peak, %.2f of overhead), a GPU of %s has %.2f GiB: "
-             "%.2f too much; recompute, or raise pp, ep or tp", r->worst_stage, m->peak_B * gib, r->peak_B * gib, m->overhead_B * gib,
-             j->system.name, r->capacity_B * gib, (m->peak_B - r->capacity_B) * gib);
+    snprintf(r->reason, sizeof r->reason,
+             "stage %d needs %.2f GiB (%.2f at its peak, %.2f of overhead), a GPU of %s has %.2f GiB: "
+             "%.2f too much; recompute, or raise pp, ep or tp",
+             r->worst_stage, m->peak_B * gib, r->peak_B * gib, m->overhead_B * gib, j->system.name,
+             r->capacity_B * gib, (m->peak_B - r->capacity_B) * gib);
 }
 
 static void memory_of(struct predict *r, struct arena *a, const struct cost *c, const struct pass_price *price)

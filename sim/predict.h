@@ -3,10 +3,11 @@
 #define SIM_PREDICT_H
 #include "sim/sim.h"
 
-/* Parts of one GPU's memory when its stage holds most; they sum to peak_B. Activations live from forward to backward, buffers
- * within a pass; where memory is planned, buffers hold what alignment and gaps cost too. */
+/* Parts of one GPU's memory when its stage holds most; they sum to peak_B. Activations live from forward to
+ * backward, buffers within a pass; where memory is planned, buffers hold what alignment and gaps cost too. */
 struct predict_stage { double params_B, grads_B, optimizer_B, activations_B, buffers_B, overhead_B, peak_B; };
-struct predict_alive { char what[64]; double bytes; int n; };   /* "ATTN [4096 x 16384 bf16]": who wrote it; how many */
+/* Lives of one shape that ops of one kind wrote: "ATTN [4096 x 16384 bf16]", their bytes, how many. */
+struct predict_alive { char what[64]; double bytes; int n; };
 enum { PREDICT_ALIVE = 12, PREDICT_PLANNED_ITEMS = 60000 };
 struct predict {
     int feasible; char reason[256];
@@ -14,15 +15,16 @@ struct predict {
     struct model_params params;
     struct predict_stage *stage; int n_stage, worst_stage;
     double capacity_B;
-    double peak_B, live_B, arena_B;                             /* of the worst stage, without overhead: peak_B is arena_B, or
-                                                                   live_B where offsets are not planned (arena_B 0)      */
-    char peak_at[128];                                          /* "stage 0, step 12, BWD of chunk 0: ATTN_BWD"         */
-    struct predict_alive alive[PREDICT_ALIVE]; int n_alive;     /* largest at the worst stage's peak                     */
-    struct sim_lines lines;                                     /* of the stage that finishes last                       */
+    /* Of the worst stage, without overhead. peak_B: arena_B, or live_B where offsets are not planned (arena_B 0). */
+    double peak_B, live_B, arena_B;
+    char peak_at[128];                                      /* "stage 0, step 12, BWD of chunk 0: ATTN_BWD" */
+    struct predict_alive alive[PREDICT_ALIVE]; int n_alive; /* largest at the worst stage's peak            */
+    struct sim_lines lines;                                 /* of the stage that finishes last              */
     struct place place[GROUP_COUNT];
 };
-/* Builds, prices, simulates. `pr` (may be NULL) receives the program. Never fails: the job was checked. Offsets are planned for
- * stacks whose memory is (stack.arena) when the stages have at most PREDICT_PLANNED_ITEMS items together. */
+/* Builds, prices, simulates. `pr` (may be NULL) receives the program. Never fails: the job was checked. Offsets
+ * are planned for stacks whose memory is (stack.arena) when the stages have at most PREDICT_PLANNED_ITEMS items
+ * together. */
 void predict_job(struct predict *r, struct program *pr, struct arena *a, const struct job *j);
 
 #endif

@@ -7,7 +7,8 @@ static double kept_B(const struct program *pr, int stage)
     double bytes = 0;
     for (int i = 1; i < pr->n_buf; i++) {
         const struct buf *b = &pr->buf[i];
-        if (b->keep != KEEP_MICRO && b->stage == stage && !b->view && b->place == PLACE_DEVICE) bytes += (double)buf_B(b);
+        if (b->keep != KEEP_MICRO && b->stage == stage && !b->view && b->place == PLACE_DEVICE)
+            bytes += (double)buf_B(b);
     }
     return bytes;
 }
@@ -41,7 +42,8 @@ void sim_result_of(struct sim_result *r, struct arena *a, const struct play *p, 
     r->step_s = r->stage_s[r->last_stage];
 }
 
-void sim_step(struct sim_result *r, struct arena *a, const struct cost *c, const double *op_s, const struct pass_price *price)
+void sim_step(struct sim_result *r, struct arena *a, const struct cost *c, const double *op_s,
+              const struct pass_price *price)
 {
     struct arena scratch = { 0 };
     struct play p;

@@ -13,7 +13,8 @@ struct sim_result {
     int last_stage;                     /* finishes last                                                     */
 };
 /* Max-plus: time from play.h, bytes from the pairs of the passes in schedule order. */
-void sim_step(struct sim_result *r, struct arena *a, const struct cost *c, const double *op_s, const struct pass_price *price);
+void sim_step(struct sim_result *r, struct arena *a, const struct cost *c, const double *op_s,
+              const struct pass_price *price);
 /* The same of a step that was played (`played`: what play_run returned), for who goes on with it. */
 void sim_result_of(struct sim_result *r, struct arena *a, const struct play *p, int played);
 
@@ -21,14 +22,15 @@ void sim_result_of(struct sim_result *r, struct arena *a, const struct play *p, 
 struct sim_peak { double kept_B, live_B; int32_t step; };   /* for ever; with it, the most alive, and in which step */
 struct sim_peak sim_live(const struct program *pr, const struct pass_price *price, int stage);
 
-/* Longest path over items: a step. Spans of every rank class (one per stage, rank = the stage's first rank; all ranks of a
- * stage are alike) or, with `all_ranks`, of every rank. `u`: all stages (unroll_all). `load` NULL: even; with a load a
- * class is priced at its busiest rank. Spans are sorted by key. Of a program that unroll_check refuses, only the items
- * before ranks wait for each other for ever have spans. */
-void sim_sweep(struct trace *t, struct arena *a, const struct cost *c, const struct unroll *u, const struct load *load, int all_ranks);
+/* Longest path over items: a step. Spans of every rank class (one per stage, rank = the stage's first rank; all
+ * ranks of a stage are alike) or, with `all_ranks`, of every rank. `u`: all stages (unroll_all). `load` NULL:
+ * even; with a load a class is priced at its busiest rank. Spans are sorted by key. Of a program that
+ * unroll_check refuses, only the items before ranks wait for each other for ever have spans. */
+void sim_sweep(struct trace *t, struct arena *a, const struct cost *c, const struct unroll *u,
+               const struct load *load, int all_ranks);
 
-/* Where the step of a stage went (design rule 5): each instant belongs to one line, first match, in the order of the lines. They
- * sum to step_s. */
+/* Where the step of a stage went (design rule 5): each instant belongs to one line, first match, in the order
+ * of the lines. They sum to step_s. */
 struct sim_lines {
     double optimizer_s, compute_s, exposed_s[GROUP_COUNT];
     double host_s;                      /* an op could have run but was not issued yet                       */

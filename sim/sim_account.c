@@ -1,10 +1,12 @@
-/* Where a step went. Each stream is a row of segments (nothing, late issue, waiting, running); at every instant the segment
- * that stands first in the order of lines takes it. Streams are walked together, so it costs one look at every segment. */
+/* Where a step went. Each stream is a row of segments (nothing, late issue, waiting, running); at every instant
+ * the segment that stands first in the order of lines takes it. Streams are walked together, so it costs one
+ * look at every segment. */
 #include "sim/sim.h"
 #include <math.h>
 #include <string.h>
 
-enum { LINE_OPTIMIZER, LINE_COMPUTE, LINE_GROUP, LINE_HOST = LINE_GROUP + GROUP_COUNT, LINE_WAIT, LINE_NONE, LINE_COUNT };
+enum { LINE_OPTIMIZER, LINE_COMPUTE, LINE_GROUP, LINE_HOST = LINE_GROUP + GROUP_COUNT, LINE_WAIT, LINE_NONE,
+       LINE_COUNT };
 
 /* ---- one stream's segments ---- */
 
@@ -77,7 +79,8 @@ static double rows_until(int *line, const struct rows *x, double end_s)
     return end_s;
 }
 
-static void account_instants(double line_s[LINE_COUNT], const struct program *pr, const struct play_mark *mark, int n, double end_s)
+static void account_instants(double line_s[LINE_COUNT], const struct program *pr,
+                             const struct play_mark *mark, int n, double end_s)
 {
     struct arena scratch = { 0 };
     struct rows x;
@@ -132,23 +135,24 @@ void sim_account_marks(struct sim_lines *l, const struct cost *c, const struct p
 
 /* ---- from a trace ---- */
 
-/* The first span of the rank's step in a sorted trace: found by bisection. */
+/* Order of the key of a measured or predicted first step: below, at or above (rank, step, op). */
+static int span_compare(const struct span *s, int rank, int step, int op)
+{
+    if (s->iter) return s->iter;
+    if (s->rank != rank) return s->rank - rank;
+    return s->step != step ? s->step - step : s->op - op;
+}
+
+/* The span of a key in a sorted trace, or -1. */
 static int64_t span_find(const struct trace *t, int rank, int step, int op)
 {
     int64_t lo = 0, hi = t->n;
     while (lo < hi) {
         const int64_t mid = lo + (hi - lo) / 2;
-        const struct span *s = &t->span[mid];
-        const int below = s->iter != 0 ? s->iter < 0 : s->rank != rank ? s->rank < rank : s->step != step ? s->step < step : s->op < op;
-        if (below) lo = mid + 1;
+        if (span_compare(&t->span[mid], rank, step, op) < 0) lo = mid + 1;
         else hi = mid;
     }
-    return lo;
-}
-
-static int span_is(const struct trace *t, int64_t at, int rank, int step, int op)
-{
-    return at < t->n && t->span[at].iter == 0 && t->span[at].rank == rank && t->span[at].step == step && t->span[at].op == op;
+    return lo < t->n && span_compare(&t->span[lo], rank, step, op) == 0 ? lo : -1;
 }
 
 /* The stage's rank in the trace that finishes last, -1: none. */
@@ -166,8 +170,8 @@ static int last_rank(const struct trace *t, const struct job *j, int stage)
 }
 
 /* Items that the trace lacks are left out. */
-static int marks_from_trace(struct play_mark *mark, const struct cost *c, const struct unroll *u, const struct trace *t,
-                            const int64_t *wait_ns, int rank)
+static int marks_from_trace(struct play_mark *mark, const struct cost *c, const struct unroll *u,
+                            const struct trace *t, const int64_t *wait_ns, int rank)
 {
     struct arena scratch = { 0 };
     double *done_s = arena_alloc(&scratch, (size_t)u->n_item * sizeof *done_s), free_s[STREAM_COUNT] = { 0 };
@@ -175,7 +179,7 @@ static int marks_from_trace(struct play_mark *mark, const struct cost *c, const 
     for (int i = 0; i < u->n_item; i++) {
         const struct item *it = &u->item[i];
         const int64_t at = span_find(t, rank, it->step, it->op);
-        if (!span_is(t, at, rank, it->step, it->op)) continue;
+        if (at < 0) continue;
         const struct span *s = &t->span[at];
         double *stream_s = &free_s[c->pr->op[it->op].stream];
         struct play_mark *m = &mark[n++];

@@ -1,6 +1,7 @@
-/* The longest path over unrolled items. Every actor (a stage's rank class, or a rank) has a queue per stream and a host that
- * issues in list order; an item's t0 is posted when its own side is ready, its t1 is known when all that it meets have
- * posted. Actors take turns until nothing moves, so the order of turns cannot change a time. */
+/* The longest path over unrolled items. Every actor (a stage's rank class, or a rank) has a queue per stream
+ * and a host that issues in list order; an item's t0 is posted when its own side is ready, its t1 is known when
+ * all that it meets have posted. Actors take turns until nothing moves, so the order of turns cannot change a
+ * time. */
 #include "sim/sim.h"
 #include <math.h>
 #include <string.h>
@@ -33,6 +34,11 @@ static const struct op *op_of(const struct sweep *s, const struct sweep_actor *x
 static int is_collective(const struct op *o)
 {
     return op_family((enum op_kind)o->kind) == FAMILY_COMM;
+}
+
+static int spans_stages(const struct op *o)
+{
+    return o->group == GROUP_WORLD || o->group == GROUP_EMBED;
 }
 
 /* ---- rows and prices ---- */
@@ -85,17 +91,17 @@ static int item_peer(struct sweep_peer *p, const struct sweep *s, const struct s
     const int mate = s->u[x->stage].item[item].mate, n = s->c->pr->n_stage;
     if (op_family((enum op_kind)o->kind) == FAMILY_P2P) {
         const int ahead = o->group == GROUP_NEXT ? 1 : n - 1;
-        *p = k ? (struct sweep_peer){ &s->actor[peer_of_stage(s, x, (x->stage + ahead) % n)], mate } : (struct sweep_peer){ x, item };
+        *p = k ? (struct sweep_peer){ &s->actor[peer_of_stage(s, x, (x->stage + ahead) % n)], mate }
+               : (struct sweep_peer){ x, item };
         return k < 2;
     }
-    if (!is_collective(o) || (!s->all_ranks && o->group != GROUP_WORLD && o->group != GROUP_EMBED)) {
+    if (!is_collective(o) || (!s->all_ranks && !spans_stages(o))) {
         *p = (struct sweep_peer){ x, item };
         return k < 1;
     }
     if (k >= x->n_member[o->group]) return 0;
     p->actor = &s->actor[x->member[o->group][k]];
-    p->item = o->group == GROUP_WORLD || o->group == GROUP_EMBED ? s->stage[p->actor->stage].meets[o->group == GROUP_EMBED][mate]
-                                                                 : item;
+    p->item = spans_stages(o) ? s->stage[p->actor->stage].meets[o->group == GROUP_EMBED][mate] : item;
     return 1;
 }
 
@@ -185,7 +191,7 @@ static void stage_open(struct sweep_stage *g, struct arena *a, const struct prog
     for (int i = 0; i < u->n_item; i++) {
         const struct op *o = &pr->op[u->item[i].op];
         g->queue[o->stream][g->n[o->stream]++] = i;
-        if (!is_collective(o) || (o->group != GROUP_WORLD && o->group != GROUP_EMBED)) continue;
+        if (!is_collective(o) || !spans_stages(o)) continue;
         const int w = o->group == GROUP_EMBED;
         g->meets[w][n[w]++] = i;
     }
@@ -196,9 +202,9 @@ static void actor_groups(struct sweep_actor *x, struct arena *a, const struct sw
 {
     const struct job *j = s->c->job;
     for (int g = 0; g < GROUP_COUNT; g++) {
-        const int across = g == GROUP_WORLD || g == GROUP_EMBED;
-        if (!s->all_ranks && !across) continue;
-        x->n_member[g] = s->all_ranks ? fold_size(j, (enum group)g) : g == GROUP_WORLD ? s->c->pr->n_stage : fold_size(j, GROUP_EMBED);
+        if (!s->all_ranks && g != GROUP_WORLD && g != GROUP_EMBED) continue;
+        const int by_stage = !s->all_ranks && g == GROUP_WORLD;     /* EMBED's members are stages anyhow */
+        x->n_member[g] = by_stage ? s->c->pr->n_stage : fold_size(j, (enum group)g);
         x->member[g] = arena_alloc(a, (size_t)x->n_member[g] * sizeof(int32_t));
         if (s->all_ranks) fold_members(j, (enum group)g, x->rank, x->member[g]);
         else if (g == GROUP_EMBED) fold_embed_stages(j, x->member[g]);
@@ -220,13 +226,14 @@ static void actor_open(struct sweep_actor *x, struct arena *a, const struct swee
     actor_groups(x, a, s);
 }
 
-static struct sweep sweep_open(struct arena *a, const struct cost *c, const struct unroll *u, const struct load *load, int all_ranks)
+static struct sweep sweep_open(struct arena *a, const struct cost *c, const struct unroll *u,
+                               const struct load *load, int all_ranks)
 {
     const struct program *pr = c->pr;
     uint8_t *sized = arena_alloc(a, (size_t)pr->n_op);
     for (int i = 1; i < pr->n_op; i++) sized[i] = sized_operand(pr, &pr->op[i]) != 0;
-    struct sweep s = { .c = c, .u = u, .load = load && load->rows ? load : NULL, .sized = sized, .all_ranks = all_ranks,
-                       .n_actor = all_ranks ? c->job->plan.gpus : pr->n_stage };
+    struct sweep s = { .c = c, .u = u, .load = load && load->rows ? load : NULL, .sized = sized,
+                       .all_ranks = all_ranks, .n_actor = all_ranks ? c->job->plan.gpus : pr->n_stage };
     s.op_s = cost_all_s(c, a);
     s.stage = arena_alloc(a, (size_t)pr->n_stage * sizeof *s.stage);
     s.actor = arena_alloc(a, (size_t)s.n_actor * sizeof *s.actor);
@@ -263,14 +270,16 @@ static void spans_write(struct trace *t, struct arena *a, const struct sweep *s)
 {
     int64_t n = 0;
     for (int i = 0; i < s->n_actor; i++) n += s->u[s->actor[i].stage].n_item;
-    *t = (struct trace){ .head = { .program_hash = s->c->pr->hash, .source = "predicted", .n_rank = s->c->job->plan.gpus, .n_iter = 1 } };
+    *t = (struct trace){ .head = { .program_hash = s->c->pr->hash, .source = "predicted",
+                                   .n_rank = s->c->job->plan.gpus, .n_iter = 1 } };
     memcpy(t->head.system, s->c->job->system.name, sizeof t->head.system);
     t->span = arena_alloc(a, (size_t)n * sizeof *t->span);
     for (int i = 0; i < s->n_actor; i++) spans_add(t, s, &s->actor[i]);
     trace_sort(t);
 }
 
-void sim_sweep(struct trace *t, struct arena *a, const struct cost *c, const struct unroll *u, const struct load *load, int all_ranks)
+void sim_sweep(struct trace *t, struct arena *a, const struct cost *c, const struct unroll *u,
+               const struct load *load, int all_ranks)
 {
     struct arena scratch = { 0 };
     struct sweep s = sweep_open(&scratch, c, u, load, all_ranks);

@@ -1,5 +1,5 @@
-/* Prices: the roofline and the links by hand-computed figures, published transfers within 5 %, and the contract that more
- * work, bytes or rows never cost less, on every op of real programs. */
+/* Prices: the roofline and the links by hand-computed figures, published transfers within 5 %, and the contract
+ * that more work, bytes or rows never cost less, on every op of real programs. */
 #include "tests/test.h"
 #include "sim/cost.h"
 #include <math.h>
@@ -82,12 +82,13 @@ START_TEST(published_alltoall)
     struct arena a = { 0 };
     for (int i = 0; i < LEN(row); i++) {
         struct job j;
-        test_job(&j, &a, arena_printf(&a, "model deepseek-v3 system %s gpus 64 ep %d gbs 64 seq 4096", row[i].system, row[i].ranks));
+        const char *const form = "model deepseek-v3 system %s gpus 64 ep %d gbs 64 seq 4096";
+        test_job(&j, &a, arena_printf(&a, form, row[i].system, row[i].ranks));
         const struct place p = place_of(&j, GROUP_EP);
         const double sent_B = 4096.0 * 8 * 7168 * 2, n = row[i].ranks;
         const double got_us = 1e6 * comm_s(&j, OP_DISPATCH, p, sent_B * (n - 1) / n);
-        ck_assert_msg(fabs(got_us / row[i].us - 1) < 0.05, "%s %d ranks: %.0f us, published %.0f us", row[i].system, row[i].ranks,
-                      got_us, row[i].us);
+        ck_assert_msg(fabs(got_us / row[i].us - 1) < 0.05, "%s %d ranks: %.0f us, published %.0f us",
+                      row[i].system, row[i].ranks, got_us, row[i].us);
     }
     arena_free(&a);
 }
@@ -122,13 +123,15 @@ START_TEST(more_work_never_costs_less)
         cost_init(&c, &pr, &j);
         for (int o = 1; o < pr.n_op; o++) {
             const struct work w = op_work(&pr, &pr.op[o], pr.even);
-            if (pr.op[o].kind == OP_HOLD || (w.wire_B == 0 && op_family((enum op_kind)pr.op[o].kind) == FAMILY_COMM)) continue;
+            const int comm = op_family((enum op_kind)pr.op[o].kind) == FAMILY_COMM;
+            if (pr.op[o].kind == OP_HOLD || (comm && w.wire_B == 0)) continue;
             const double at_s = priced_s(&c, &pr.op[o], &w);
             for (int k = 0; k < 4; k++) {
                 struct work more = w;
                 double *const field[] = { &more.flop, &more.read_B, &more.write_B, &more.wire_B };
                 *field[k] = *field[k] * 1.5 + 1;
-                ck_assert_msg(priced_s(&c, &pr.op[o], &more) >= at_s, "%s: more of field %d costs less", op_name((enum op_kind)pr.op[o].kind), k);
+                ck_assert_msg(priced_s(&c, &pr.op[o], &more) >= at_s, "%s: more of field %d costs less",
+                              op_name((enum op_kind)pr.op[o].kind), k);
             }
             ck_assert(isfinite(at_s) && at_s > 0);
         }
@@ -150,7 +153,8 @@ START_TEST(more_rows_never_cost_less)
         for (int o = 1; o < pr.n_op; o++)
             for (int64_t rows = 0, last = -1; rows < 200000; last = rows, rows = 2 * rows + 1) {
                 if (last < 0) continue;
-                const double more_s = cost_op_s(&c, o, (int64_t[]){ rows, rows }), less_s = cost_op_s(&c, o, (int64_t[]){ last, last });
+                const double more_s = cost_op_s(&c, o, (int64_t[]){ rows, rows });
+                const double less_s = cost_op_s(&c, o, (int64_t[]){ last, last });
                 ck_assert_msg(more_s >= less_s && isfinite(more_s), "%s: %lld rows %.9g s, %lld rows %.9g s",
                               op_name((enum op_kind)pr.op[o].kind), (long long)rows, more_s, (long long)last, less_s);
             }
@@ -174,7 +178,8 @@ START_TEST(few_rows_an_expert_are_slow)
         const int64_t few[2] = { 4 * 16, 4 * 16 }, many[2] = { 4 * 4096, 4 * 4096 };    /* 4 local experts */
         const double few_rate = op_work(&pr, &pr.op[o], few).flop / cost_op_s(&c, o, few);
         const double many_rate = op_work(&pr, &pr.op[o], many).flop / cost_op_s(&c, o, many);
-        ck_assert_msg(few_rate < 0.3 * many_rate, "16 rows an expert at %.3g FLOP/s, 4096 at %.3g", few_rate, many_rate);
+        ck_assert_msg(few_rate < 0.3 * many_rate, "16 rows an expert at %.3g FLOP/s, 4096 at %.3g", few_rate,
+                      many_rate);
         seen++;
     }
     ck_assert_int_gt(seen, 0);
@@ -204,7 +209,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { roofline_takes_the_slower_side, links_by_hand, published_alltoall, more_work_never_costs_less,
-                                   more_rows_never_cost_less, few_rows_an_expert_are_slow, nothing_launched_costs_nothing };
+    const TTest *const tests[] = { roofline_takes_the_slower_side, links_by_hand, published_alltoall,
+                                   more_work_never_costs_less, more_rows_never_cost_less,
+                                   few_rows_an_expert_are_slow, nothing_launched_costs_nothing };
     return test_main("cost", tests, LEN(tests), 60);
 }

@@ -1,5 +1,5 @@
-/* Passes as algebra: identity and associativity, applying a product is applying its factors, a chunk is the product of its
- * blocks in time and in memory, and the pairs give the live bytes that unroll counts. */
+/* Passes as algebra: identity and associativity, applying a product is applying its factors, a chunk is the
+ * product of its blocks in time and in memory, and the pairs give the live bytes that unroll counts. */
 #include "tests/test.h"
 #include "sim/sim.h"
 #include <math.h>
@@ -99,13 +99,14 @@ static int chunk_blocks(enum block *list, const struct job *j, int chunk)
     const struct layout *l = &j->plan.split;
     int n = 0;
     if (chunk == 0) list[n++] = BLOCK_EMBED;
-    for (int i = l->first[chunk]; i < l->first[chunk + 1]; i++) list[n++] = model_is_moe(&j->model, i) ? BLOCK_MOE : BLOCK_DENSE;
+    for (int i = l->first[chunk]; i < l->first[chunk + 1]; i++)
+        list[n++] = model_is_moe(&j->model, i) ? BLOCK_MOE : BLOCK_DENSE;
     if (chunk == l->n_chunk - 1) list[n++] = BLOCK_LOSS;
     return n;
 }
 
-static struct pass_price product(const struct priced *whole, const struct priced block[BLOCK_COUNT], const struct job *j, int chunk,
-                                 enum pass_kind kind)
+static struct pass_price product(const struct priced *whole, const struct priced block[BLOCK_COUNT],
+                                 const struct job *j, int chunk, enum pass_kind kind)
 {
     const struct chunk *k = &whole->pr.chunk[chunk];
     const int from = kind == PASS_FWD ? k->fwd : k->bwd, to = kind == PASS_FWD ? k->bwd : k->reduce;
@@ -130,8 +131,8 @@ static const char *const block_jobs[] = {
     "model deepseek-v3 system gb200-nvl72 gpus 256 pp 4 ep 64 gbs 256 seq 4096",
 };
 
-/* The chunk that ends with the loss reads its labels first, the loss block when the loss comes: exact but for that op and
- * what it writes. */
+/* The chunk that ends with the loss reads its labels first, the loss block when the loss comes: exact but for
+ * that op and what it writes. */
 struct late { double s, B; };
 
 static struct late late_labels(const struct priced *w, int chunk)
@@ -178,7 +179,8 @@ END_TEST
 static const char *const live_jobs[] = {
     "model tiny-moe system host stack moefold gpus 4 pp 2 ep 2 gbs 8 seq 64",
     "model tiny-moe system host stack moefold gpus 4 pp 2 vpp 2 ep 2 gbs 16 seq 64 split-wgrad 1",
-    "model tiny-moe system h100-sxm gpus 8 pp 2 vpp 2 ep 4 gbs 64 seq 64 split-wgrad 1 ep-overlap 1 recompute moe_act",
+    "model tiny-moe system h100-sxm gpus 8 pp 2 vpp 2 ep 4 gbs 64 seq 64 split-wgrad 1 ep-overlap 1 "
+    "recompute moe_act",
     "model tiny-moe system h100-sxm gpus 8 tp 8 ep 8 gbs 64 seq 64 split-wgrad 1 ep-overlap 1",
     "model tiny-moe system h100-sxm gpus 8 pp 2 cp 2 tp 2 gbs 16 seq 64 recompute full",
     "model qwen3-30b-a3b system h100-sxm gpus 64 pp 4 tp 2 ep 16 gbs 64 seq 4096",

@@ -1,5 +1,5 @@
-/* A whole prediction: parts sum, memory is what unroll and the planner count, rates follow from the step, the answer no has
- * its numbers, and published layouts come out near what was measured. */
+/* A whole prediction: parts sum, memory is what unroll and the planner count, rates follow from the step, the
+ * answer no has its numbers, and published layouts come out near what was measured. */
 #include "tests/test.h"
 #include "sim/predict.h"
 #include <math.h>
@@ -52,7 +52,8 @@ START_TEST(memory_is_what_is_counted)
 }
 END_TEST
 
-/* What is listed as alive is part of what a micro-batch holds, largest first; at the peak instant nothing else fits in. */
+/* What is listed as alive is part of what a micro-batch holds, largest first; at the peak instant nothing else
+ * fits in. */
 START_TEST(alive_at_the_peak)
 {
     struct arena a = { 0 };
@@ -115,15 +116,15 @@ START_TEST(no_has_its_numbers)
 }
 END_TEST
 
-/* Measured by others, bf16, with their layouts as far as the stack has the options (their dispatcher is HybridEP, ours the plain
- * all-to-all): arXiv 2603.07685 table 11; the model verification card of Megatron Bridge; NeMo 25.11 performance tables.
- * Before any calibration within 40 %. */
+/* Measured by others, bf16, with their layouts as far as the stack has the options (their dispatcher is
+ * HybridEP, ours the plain all-to-all): arXiv 2603.07685 table 11; the model verification card of Megatron
+ * Bridge; NeMo 25.11 performance tables. Before any calibration within 40 %. */
 static const struct { const char *flags; double tflops; } published[] = {
     { "model deepseek-v3 system gb200-nvl72 gpus 256 pp 8 vpp 4 ep 32 gbs 4096 seq 4096", 857 },
-    { "model qwen3-235b-a22b system gb200-nvl72 gpus 256 pp 4 vpp 12 ep 32 gbs 8192 seq 4096 recompute moe_act+layernorm ep-overlap 1 "
-      "layout Et|(tt|)*46tL", 750 },
-    { "model deepseek-v3 system h100-sxm gpus 1024 tp 2 pp 8 vpp 4 ep 64 gbs 16384 seq 4096 recompute mla_up_proj "
-      "layout Et|(tt|)*30mL", 276 },
+    { "model qwen3-235b-a22b system gb200-nvl72 gpus 256 pp 4 vpp 12 ep 32 gbs 8192 seq 4096 "
+      "recompute moe_act+layernorm ep-overlap 1 layout Et|(tt|)*46tL", 750 },
+    { "model deepseek-v3 system h100-sxm gpus 1024 tp 2 pp 8 vpp 4 ep 64 gbs 16384 seq 4096 "
+      "recompute mla_up_proj layout Et|(tt|)*30mL", 276 },
     { "model deepseek-v3 system gb200-nvl72 gpus 256 pp 4 vpp 4 ep 64 gbs 4096 seq 4096 mtp 0", 782 },
     { "model deepseek-v3 system gb300-nvl72 gpus 256 pp 2 vpp 4 ep 32 gbs 4096 seq 4096 mtp 0", 961 },
     { "model qwen3-235b-a22b system gb200-nvl72 gpus 256 pp 8 vpp 3 ep 32 gbs 8192 seq 4096", 728 },
@@ -136,8 +137,8 @@ START_TEST(published_runs)
     struct predict r;
     predict(&r, &j, NULL, &a, published[_i].flags);
     const double off = r.tflops_gpu / published[_i].tflops - 1;
-    ck_assert_msg(fabs(off) < 0.4, "%s: %.0f TFLOPS, measured %.0f: %+.0f %%", published[_i].flags, r.tflops_gpu, published[_i].tflops,
-                  100 * off);
+    ck_assert_msg(fabs(off) < 0.4, "%s: %.0f TFLOPS, measured %.0f: %+.0f %%", published[_i].flags,
+                  r.tflops_gpu, published[_i].tflops, 100 * off);
     arena_free(&a);
 }
 END_TEST

@@ -1,5 +1,6 @@
-/* The two simulators against each other, over every toy schedule with random durations and over real plans; against closed
- * forms; and the contracts: lines sum to the step, more time never makes a step shorter, spans of a stream never overlap. */
+/* The two simulators against each other, over every toy schedule with random durations and over real plans;
+ * against closed forms; and the contracts: lines sum to the step, more time never makes a step shorter, spans
+ * of a stream never overlap. */
 #include "tests/test.h"
 #include "tests/toy.h"
 #include "sim/sim.h"
@@ -30,7 +31,8 @@ static double last_s(const struct trace *t, const struct job *j, int stage)
 {
     int64_t last_ns = 0;
     for (int64_t i = 0; i < t->n; i++)
-        if (fold_coord(&j->plan, t->span[i].rank).pp == stage && t->span[i].t1_ns > last_ns) last_ns = t->span[i].t1_ns;
+        if (fold_coord(&j->plan, t->span[i].rank).pp == stage && t->span[i].t1_ns > last_ns)
+            last_ns = t->span[i].t1_ns;
     return 1e-9 * (double)last_ns;
 }
 
@@ -39,8 +41,8 @@ static void assert_agree(const struct both *b, const char *what)
 {
     for (int s = 0; s < b->pr.n_stage; s++) {
         const double swept_s = last_s(&b->t, &b->j, s), stepped_s = b->step.stage_s[s];
-        ck_assert_msg(fabs(swept_s - stepped_s) <= 0.51e-9 + 1e-12 * stepped_s, "%s: stage %d ends at %.12g s swept, %.12g s by max-plus",
-                      what, s, swept_s, stepped_s);
+        ck_assert_msg(fabs(swept_s - stepped_s) <= 0.51e-9 + 1e-12 * stepped_s,
+                      "%s: stage %d ends at %.12g s swept, %.12g s by max-plus", what, s, swept_s, stepped_s);
         ck_assert_double_eq(b->step.live_B[s], (double)b->u[s].live_B);
     }
 }
@@ -81,8 +83,8 @@ static void toy_agrees(const struct toy *t)
     toy_both(&b, &a, t);
     step_both(&b, &a);
     sweep_both(&b, &a, 0);
-    assert_agree(&b, arena_printf(&a, "pp %d vpp %d micro %d group %d schedule %d split %d", t->pp, t->vpp, t->n_micro, t->group,
-                                  t->schedule, t->split));
+    assert_agree(&b, arena_printf(&a, "pp %d vpp %d micro %d group %d schedule %d split %d", t->pp, t->vpp,
+                                  t->n_micro, t->group, t->schedule, t->split));
     arena_free(&a);
 }
 
@@ -97,7 +99,8 @@ END_TEST
 static const char *const jobs[] = {
     "model tiny-moe system host stack moefold gpus 8 pp 2 tp 2 cp 2 ep 4 gbs 8 seq 64",
     "model tiny-moe system host stack moefold gpus 8 pp 2 vpp 2 ep 4 gbs 32 seq 64 split-wgrad 1",
-    "model tiny-moe system h100-sxm gpus 8 pp 2 vpp 2 ep 4 gbs 64 seq 64 split-wgrad 1 ep-overlap 1 recompute moe_act",
+    "model tiny-moe system h100-sxm gpus 8 pp 2 vpp 2 ep 4 gbs 64 seq 64 split-wgrad 1 ep-overlap 1 "
+    "recompute moe_act",
     "model tiny-moe system h100-sxm gpus 8 tp 8 ep 8 gbs 64 seq 64 split-wgrad 1 ep-overlap 1",
     "model tiny-moe system h100-sxm gpus 16 pp 4 cp 2 ep 2 etp 2 gbs 16 seq 64 recompute full",
     "model tiny-moe system h100-sxm gpus 4 tp 4 etp 2 ep 2 gbs 16 seq 64 mbs 2 recompute layernorm",
@@ -127,7 +130,8 @@ START_TEST(real_plans)
 }
 END_TEST
 
-/* At even load every rank is its class, whether ranks meet in their groups or stand for them: the same spans, rank by rank. */
+/* At even load every rank is its class, whether ranks meet in their groups or stand for them: the same spans,
+ * rank by rank. */
 START_TEST(every_rank_is_its_class)
 {
     struct arena a = { 0 };
@@ -200,7 +204,8 @@ static void assert_lines(const struct sim_lines *l, double step_s, double off_s)
     ck_assert_double_eq_tol(sum_of(l), l->step_s, 1e-12 * l->step_s);
     ck_assert_double_eq_tol(l->unaccounted_s, 0, off_s);
     ck_assert(l->optimizer_s > 0 && l->compute_s > 0 && l->host_s >= 0 && l->bubble_s >= 0);
-    for (int g = 0; g < GROUP_COUNT; g++) ck_assert(l->exposed_s[g] >= 0 && l->exposed_s[g] <= l->group_total_s[g] + off_s);
+    for (int g = 0; g < GROUP_COUNT; g++)
+        ck_assert(l->exposed_s[g] >= 0 && l->exposed_s[g] <= l->group_total_s[g] + off_s);
 }
 
 static void replayed_lines(struct sim_lines *l, const struct both *b, struct arena *a, int stage)
@@ -282,7 +287,8 @@ START_TEST(spans_of_a_stream_do_not_overlap)
         int64_t free_ns[STREAM_COUNT] = { 0 };
         for (int i = 0; i < b.u[s].n_item; i++) {
             const struct item *it = &b.u[s].item[i];
-            const struct span key = { .rank = fold_rank(&b.j.plan, (struct coord){ .pp = s }), .step = it->step, .op = it->op };
+            const int rank = fold_rank(&b.j.plan, (struct coord){ .pp = s });
+            const struct span key = { .rank = rank, .step = it->step, .op = it->op };
             const struct span *p = bsearch(&key, b.t.span, (size_t)b.t.n, sizeof key, by_key);
             int64_t *free = &free_ns[b.pr.op[it->op].stream];
             ck_assert(p && p->t0_ns >= *free && p->t1_ns >= p->t0_ns);
@@ -294,7 +300,8 @@ START_TEST(spans_of_a_stream_do_not_overlap)
 }
 END_TEST
 
-/* What the model's counter books and ops do not, per token: one multiply-add, three times, per weight of the latent and MTP norms. */
+/* What the model's counter books and ops do not, per token: one multiply-add, three times, per weight of the
+ * latent and MTP norms. */
 static double norm_flop(const struct model *m)
 {
     const double latent = m->attention == ATTENTION_MLA ? m->q_lora + m->kv_lora : 0;
@@ -317,12 +324,14 @@ START_TEST(ops_count_the_models_flop)
     for (int s = 0; s < b.pr.n_stage; s++)
         for (int k = 0; k < b.pr.n_step[s]; k++) {
             const struct pass *p = &b.pr.pass[b.pr.step[s][k].pass];
-            for (int i = 0; i < p->n; i++) flop += op_work(&b.pr, &b.pr.op[b.pr.order[p->first + i]], b.pr.even).model_flop;
+            for (int i = 0; i < p->n; i++)
+                flop += op_work(&b.pr, &b.pr.op[b.pr.order[p->first + i]], b.pr.even).model_flop;
         }
     const double got = flop * b.j.plan.gpus / b.j.plan.pp / ((double)b.j.plan.gbs * b.j.plan.seq);
     const double counter = model_flop_per_token(&b.j.model, b.j.plan.seq, b.j.plan.vocab_padded);
     const double want = counter - norm_flop(&b.j.model) + replicated_flop(&b.j.model, fold_size(&b.j, GROUP_KV));
-    ck_assert_msg(fabs(got / want - 1) < 1e-9, "%s: ops count %.9g GFLOP a token, the model %.9g", jobs[_i], got / 1e9, want / 1e9);
+    ck_assert_msg(fabs(got / want - 1) < 1e-9, "%s: ops count %.9g GFLOP a token, the model %.9g", jobs[_i],
+                  got / 1e9, want / 1e9);
     arena_free(&a);
 }
 END_TEST
