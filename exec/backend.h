@@ -1,21 +1,24 @@
-/* What a backend is: a table of launchers by op kind. A launcher unpacks one call into one kernel (or one collective) and
- * returns; it takes shapes from the operands and never from the plan, so that a buffer's shape has one home. */
+/* What a backend is: a table of launchers by op kind. A launcher unpacks one call into one kernel (or one
+ * collective) and returns; it takes shapes from the operands and never from the plan, so that a buffer's shape
+ * has one home. */
 #ifndef EXEC_BACKEND_H
 #define EXEC_BACKEND_H
 #include "exec/comm.h"
 #include "models/program.h"
 
-struct operand { void *p; int64_t rows, cols; };    /* true rows (capacity for unsized ones), not more; p NULL: absent */
+/* True rows (the capacity of unsized ones), not more. p NULL: absent. */
+struct operand { void *p; int64_t rows, cols; };
 
 struct call {
     const struct op *op; const struct program *pr; const struct job *job;
-    struct coord at;                                /* where this rank sits                                       */
-    int32_t rank, iter, micro;                      /* micro -1: none                                             */
+    struct coord at;                            /* where this rank sits                                       */
+    int32_t rank, iter, micro;                  /* micro -1: none                                             */
     struct operand write[OP_WRITES], add[OP_ADDS], read[OP_READS];
-    const struct comm_ops *comm_ops; struct comm *comm;     /* of op.group; NULL when it has one member or is NONE */
-    int32_t me, members;                            /* index in the group, its size. SEND is 0 of 2, RECV 1 of 2  */
-    const uint8_t *text; int64_t text_n;            /* DATA reads it                                              */
-    float *score_gap;                               /* ROUTE lowers it                                            */
+    const struct comm_ops *comm_ops;
+    struct comm *comm;                          /* of op.group; NULL when it has one member or is NONE        */
+    int32_t me, members;                        /* index in the group, its size; SEND is 0 of 2, RECV 1 of 2  */
+    const uint8_t *text; int64_t text_n;        /* DATA reads it                                              */
+    float *score_gap;                           /* ROUTE lowers it                                            */
     struct diag *d;
 };
 typedef enum err launch(const struct call *c);

@@ -1,6 +1,6 @@
-/* Event count on a Linux futex. A sleeper announces itself before it looks at its condition for the last time, and a
- * ringer looks for sleepers after it has stored the condition: with sequentially consistent atomics at least one of them
- * sees the other, so no ring is lost. */
+/* Event count on a Linux futex. A sleeper announces itself before it looks at its condition for the last time,
+ * and a ringer looks for sleepers after it has stored the condition: with sequentially consistent atomics at
+ * least one of them sees the other, so no ring is lost. */
 #include "exec/bell.h"
 #include <linux/futex.h>
 #include <sys/syscall.h>

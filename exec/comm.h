@@ -1,8 +1,8 @@
-/* Collectives among the ranks of one run. One communicator belongs to one (group, stream); every call is collective over
- * the group, in the same order on all members. Sums run in member order, so a run repeats bit for bit and all members
- * hold the same bits. Zero-byte and uneven counts are normal. Buffers may be reused as soon as the call returns.
- * A member that does not come within the time-out, or that fails, breaks the communicators of the whole run: everybody
- * gets ERR_COMM naming rank, group and op, and nobody hangs. */
+/* Collectives among the ranks of one run. One communicator belongs to one (group, stream); every call is
+ * collective over the group, in the same order on all members. Sums run in member order, so a run repeats bit
+ * for bit and all members hold the same bits. Zero-byte and uneven counts are normal. Buffers may be reused as
+ * soon as the call returns. A member that does not come within the time-out, or that fails, breaks the
+ * communicators of the whole run: everybody gets ERR_COMM naming rank, group and op, and nobody hangs. */
 #ifndef EXEC_COMM_H
 #define EXEC_COMM_H
 #include "models/base/dtype.h"
@@ -14,15 +14,20 @@ struct comm_ops {
     const char *name;
     /* out = members' parts one after the other; part_B[i] bytes from member i. `in` may be my part of `out`. */
     enum err (*gather)(struct comm *c, void *out, const void *in, const int64_t *part_B, struct diag *d);
-    /* out = sum over members of part `me` of in (floats); part_n[i] floats for member i. `out` may be my part of `in`. */
+    /* out = sum over members of part `me` of in (floats); part_n[i] floats for member i. `out` may be my part
+     * of `in`. */
     enum err (*scatter_sum)(struct comm *c, float *out, const float *in, const int64_t *part_n, struct diag *d);
-    enum err (*all_reduce)(struct comm *c, float *x, int64_t n, int max, struct diag *d);  /* sum, or the largest */
-    /* send_B[i] bytes to member i from consecutive places of in; recv_B[i] from member i to consecutive places of out. */
-    enum err (*all_to_all)(struct comm *c, void *out, const int64_t *recv_B, const void *in, const int64_t *send_B,
-                           struct diag *d);
-    enum err (*send)(struct comm *c, int to, const void *in, int64_t bytes, struct diag *d);   /* rendezvous; to: member */
+    /* x = the sum over members (max 0), or the largest. */
+    enum err (*all_reduce)(struct comm *c, float *x, int64_t n, int max, struct diag *d);
+    /* send_B[i] bytes to member i from consecutive places of in; recv_B[i] from member i to consecutive places
+     * of out. */
+    enum err (*all_to_all)(struct comm *c, void *out, const int64_t *recv_B, const void *in,
+                           const int64_t *send_B, struct diag *d);
+    /* A rendezvous of two members; to, from: member. */
+    enum err (*send)(struct comm *c, int to, const void *in, int64_t bytes, struct diag *d);
     enum err (*recv)(struct comm *c, int from, void *out, int64_t bytes, struct diag *d);
-    void (*say)(struct comm *c, const char *op);        /* names the op that calls next, for messages; exec calls it */
+    /* Names the op that calls next, for messages; exec calls it. */
+    void (*say)(struct comm *c, const char *op);
 };
 
 #endif

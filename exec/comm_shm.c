@@ -1,5 +1,6 @@
-/* Collectives by shared memory: show, meet, pull, meet (comm_shm.h). Everything that a peer may read lies in the room
- * or in a rank's arena, never on a stack, so a member that leaves a broken run takes nothing away from the others. */
+/* Collectives by shared memory: show, meet, pull, meet (comm_shm.h). Everything that a peer may read lies in
+ * the room or in a rank's arena, never on a stack, so a member that leaves a broken run takes nothing away from
+ * the others. */
 #include "exec/comm_shm.h"
 #include "exec/bell.h"
 #include <pthread.h>
@@ -43,7 +44,8 @@ struct comm_shm *comm_shm_open(struct arena *a, double timeout_s)
     return s;
 }
 
-static struct room *comm_shm_room_make(struct comm_shm *s, const char *name, int64_t key, int n, const int32_t *rank)
+static struct room *comm_shm_room_make(struct comm_shm *s, const char *name, int64_t key, int n,
+                                       const int32_t *rank)
 {
     struct room *r = arena_alloc(s->arena, sizeof *r);
     *r = (struct room){ .run = s, .next = s->room, .name = name, .key = key, .n = n };
@@ -57,7 +59,8 @@ static struct room *comm_shm_room_make(struct comm_shm *s, const char *name, int
     return s->room = r;
 }
 
-struct comm *comm_shm_join(struct comm_shm *s, const char *name, int64_t key, int me, int n, const int32_t *rank)
+struct comm *comm_shm_join(struct comm_shm *s, const char *name, int64_t key, int me, int n,
+                           const int32_t *rank)
 {
     struct room *r = s->room;
     while (r && (r->key != key || strcmp(r->name, name) != 0)) r = r->next;
@@ -110,9 +113,10 @@ static void comm_shm_give_up(struct comm *c)
     struct room *r = c->room;
     struct diag why;
     const int late = comm_shm_late(r, c->me);
-    fail(&why, ERR_COMM, "rank %d waited %g s in group %s at %s for rank %d, which did not come; look at what rank %d "
-         "does, or raise the time-out", r->rank[c->me], r->run->timeout_s, r->name, r->seat[c->me].op, r->rank[late],
-         r->rank[late]);
+    fail(&why, ERR_COMM,
+         "rank %d waited %g s in group %s at %s for rank %d, which did not come; look at what rank %d "
+         "does, or raise the time-out",
+         r->rank[c->me], r->run->timeout_s, r->name, r->seat[c->me].op, r->rank[late], r->rank[late]);
     comm_shm_break(r->run, why.text);
 }
 
@@ -131,7 +135,8 @@ static enum err comm_shm_meet(struct comm *c, struct diag *d)
     return atomic_load(&r->run->broken) ? comm_shm_broken(r->run, d) : OK;
 }
 
-/* All members must be in the same call of the same size: a difference is a fault of the program that must not spread. */
+/* All members must be in the same call of the same size: a difference is a fault of the program that must not
+ * spread. */
 static enum err comm_shm_agree(struct comm *c, struct diag *d)
 {
     const struct room *r = c->room;
@@ -140,7 +145,8 @@ static enum err comm_shm_agree(struct comm *c, struct diag *d)
         const struct seat *s = &r->seat[i];
         if (s->kind == mine->kind && s->total == mine->total) continue;
         struct diag why;
-        fail(&why, ERR_COMM, "group %s: rank %d is at %s with %lld, rank %d at %s with %lld; members must make equal calls",
+        fail(&why, ERR_COMM,
+             "group %s: rank %d is at %s with %lld, rank %d at %s with %lld; members must make equal calls",
              r->name, r->rank[c->me], mine->op, (long long)mine->total, r->rank[i], s->op, (long long)s->total);
         comm_shm_break(r->run, why.text);
         return comm_shm_broken(r->run, d);
@@ -148,7 +154,8 @@ static enum err comm_shm_agree(struct comm *c, struct diag *d)
     return OK;
 }
 
-static enum err comm_shm_show(struct comm *c, enum call_kind kind, const void *data, int64_t total, struct diag *d)
+static enum err comm_shm_show(struct comm *c, enum call_kind kind, const void *data, int64_t total,
+                              struct diag *d)
 {
     struct seat *s = &c->room->seat[c->me];
     s->kind = kind;
@@ -172,7 +179,8 @@ static void comm_shm_copy(void *to, const void *from, int64_t bytes)
 
 /* ---- the calls ---- */
 
-static enum err comm_shm_gather(struct comm *c, void *out, const void *in, const int64_t *part_B, struct diag *d)
+static enum err comm_shm_gather(struct comm *c, void *out, const void *in, const int64_t *part_B,
+                                struct diag *d)
 {
     const struct room *r = c->room;
     TRY(comm_shm_show(c, CALL_GATHER, in, comm_shm_before(part_B, r->n), d));
@@ -181,8 +189,8 @@ static enum err comm_shm_gather(struct comm *c, void *out, const void *in, const
     return comm_shm_meet(c, d);
 }
 
-/* to[0 .. n - 1] = sum (or the largest) over members, in member order, of what they show from element `at` on. Through a
- * block on the stack, because `to` may be part of what is summed. */
+/* to[0 .. n - 1] = sum (or the largest) over members, in member order, of what they show from element `at` on.
+ * Through a block on the stack, because `to` may be part of what is summed. */
 static void comm_shm_reduce(float *to, const struct room *r, int64_t at, int64_t n, int max)
 {
     float sum[BLOCK];
@@ -198,14 +206,15 @@ static void comm_shm_reduce(float *to, const struct room *r, int64_t at, int64_t
     }
 }
 
-static enum err comm_shm_scatter_sum(struct comm *c, float *out, const float *in, const int64_t *part_n, struct diag *d)
+static enum err comm_shm_scatter_sum(struct comm *c, float *out, const float *in, const int64_t *part_n,
+                                     struct diag *d)
 {
     TRY(comm_shm_show(c, CALL_SCATTER, in, comm_shm_before(part_n, c->room->n), d));
     comm_shm_reduce(out, c->room, comm_shm_before(part_n, c->me), part_n[c->me], 0);
     return comm_shm_meet(c, d);
 }
 
-/* Everyone reduces one slice, in place (only its owner reads that slice of anybody), then copies the others'. */
+/* Everyone reduces one slice, in place (only its owner reads that slice of anybody), then copies the rest. */
 static enum err comm_shm_all_reduce(struct comm *c, float *x, int64_t n, int max, struct diag *d)
 {
     const struct room *r = c->room;
@@ -215,7 +224,8 @@ static enum err comm_shm_all_reduce(struct comm *c, float *x, int64_t n, int max
     TRY(comm_shm_meet(c, d));
     for (int i = 0; i < r->n; i++) {
         const int64_t from = n * i / r->n, to = n * (i + 1) / r->n;
-        comm_shm_copy(x + from, (const float *)(const void *)r->seat[i].data + from, (to - from) * (int64_t)sizeof *x);
+        comm_shm_copy(x + from, (const float *)(const void *)r->seat[i].data + from,
+                      (to - from) * (int64_t)sizeof *x);
     }
     return comm_shm_meet(c, d);
 }
@@ -224,14 +234,14 @@ static enum err comm_shm_uneven(struct comm *c, int from, int64_t sent_B, int64_
 {
     const struct room *r = c->room;
     struct diag why;
-    fail(&why, ERR_COMM, "group %s at %s: rank %d sends %lld bytes, rank %d expects %lld", r->name, r->seat[c->me].op,
-         r->rank[from], (long long)sent_B, r->rank[c->me], (long long)expected_B);
+    fail(&why, ERR_COMM, "group %s at %s: rank %d sends %lld bytes, rank %d expects %lld", r->name,
+         r->seat[c->me].op, r->rank[from], (long long)sent_B, r->rank[c->me], (long long)expected_B);
     comm_shm_break(r->run, why.text);
     return comm_shm_broken(r->run, d);
 }
 
-static enum err comm_shm_all_to_all(struct comm *c, void *out, const int64_t *recv_B, const void *in, const int64_t *send_B,
-                                    struct diag *d)
+static enum err comm_shm_all_to_all(struct comm *c, void *out, const int64_t *recv_B, const void *in,
+                                    const int64_t *send_B, struct diag *d)
 {
     const struct room *r = c->room;
     memcpy(r->seat[c->me].send_B, send_B, (size_t)r->n * sizeof *send_B);
@@ -266,6 +276,12 @@ static void comm_shm_say(struct comm *c, const char *op)
 }
 
 const struct comm_ops comm_shm = {
-    .name = "shm", .gather = comm_shm_gather, .scatter_sum = comm_shm_scatter_sum, .all_reduce = comm_shm_all_reduce,
-    .all_to_all = comm_shm_all_to_all, .send = comm_shm_send, .recv = comm_shm_recv, .say = comm_shm_say,
+    .name = "shm",
+    .gather = comm_shm_gather,
+    .scatter_sum = comm_shm_scatter_sum,
+    .all_reduce = comm_shm_all_reduce,
+    .all_to_all = comm_shm_all_to_all,
+    .send = comm_shm_send,
+    .recv = comm_shm_recv,
+    .say = comm_shm_say,
 };

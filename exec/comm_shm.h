@@ -1,6 +1,7 @@
-/* Communicators among ranks of this host, without a launcher: every member shows its peers where its data lies, all meet,
- * everyone pulls by memcpy, all meet again. The second meeting is what lets a sender's buffer die at the end of the call.
- * Ranks are threads; nothing here but the arena's memory says so (forked processes need it mapped shared). */
+/* Communicators among ranks of this host, without a launcher: every member shows its peers where its data lies,
+ * all meet, everyone pulls by memcpy, all meet again. The second meeting is what lets a sender's buffer die at
+ * the end of the call. Ranks are threads; nothing here but the arena's memory says so (forked processes need it
+ * mapped shared). */
 #ifndef EXEC_COMM_SHM_H
 #define EXEC_COMM_SHM_H
 #include "exec/comm.h"
@@ -8,11 +9,13 @@
 
 struct comm_shm;                                /* what all ranks of one run share */
 
-/* A run whose collectives wait at most `timeout_s` for a member (<= 0: for ever). Lives in the arena; nothing to close. */
+/* A run whose collectives wait at most `timeout_s` for a member (<= 0: for ever). Lives in the arena; nothing
+ * to close. */
 struct comm_shm *comm_shm_open(struct arena *a, double timeout_s);
-/* The handle of member `me` of `n` in the communicator `name`.`key`: members that name the same pair meet. `rank[i]` is
- * member i's rank, for messages. Not thread-safe: join all before the ranks start. */
-struct comm *comm_shm_join(struct comm_shm *s, const char *name, int64_t key, int me, int n, const int32_t *rank);
+/* The handle of member `me` of `n` in the communicator `name`.`key`: members that name the same pair meet.
+ * `rank[i]` is member i's rank, for messages. Not thread-safe: join all before the ranks start. */
+struct comm *comm_shm_join(struct comm_shm *s, const char *name, int64_t key, int me, int n,
+                           const int32_t *rank);
 /* Breaks every communicator of the run and wakes whoever waits. The first `why` is what all of them report. */
 void comm_shm_break(struct comm_shm *s, const char *why);
 

@@ -3,14 +3,17 @@
 #include <math.h>
 #include <string.h>
 
-static enum err exec_refuse(const struct program *pr, const struct unroll *u, const struct job *j, const struct exec_ask *ask,
-                            struct diag *d)
+static enum err exec_refuse(const struct program *pr, const struct unroll *u, const struct job *j,
+                            const struct exec_ask *ask, struct diag *d)
 {
     if (!j->stack.runs)
-        return fail(d, ERR_CONFIG, "stack %s is predicted, not run: the executor does what stack moefold describes; use --stack "
-                    "moefold", j->stack.name);
+        return fail(d, ERR_CONFIG,
+                    "stack %s is predicted, not run: the executor does what stack moefold describes; "
+                    "use --stack moefold",
+                    j->stack.name);
     if (j->plan.precision != PRECISION_FP32)
-        return fail(d, ERR_CONFIG, "precision bf16 does not run on the cpu backend, only fp32; use --precision fp32");
+        return fail(d, ERR_CONFIG,
+                    "precision bf16 does not run on the cpu backend, only fp32; use --precision fp32");
     if (ask->steps < 1) return fail(d, ERR_CONFIG, "--steps %d; at least 1 is needed", ask->steps);
     if (ask->text_n < 1) return fail(d, ERR_CONFIG, "the training text is empty; at least 1 byte is needed");
     return unroll_check(u, pr, 1, d);
@@ -46,14 +49,16 @@ static void exec_go(struct exec_shared *x)
     int started = 0;
     for (; started < x->n_rank; started++)
         if (pthread_create(&x->rank[started].thread, NULL, exec_rank_main, &x->rank[started]) != 0) {
-            exec_rank_fail(&x->rank[started], fail(&d, ERR_LIMIT, "no thread for rank %d; run fewer ranks", started), &d);
+            exec_rank_fail(&x->rank[started],
+                           fail(&d, ERR_LIMIT, "no thread for rank %d; run fewer ranks", started), &d);
             break;
         }
     for (int i = 0; i < started; i++) pthread_join(x->rank[i].thread, NULL);
 }
 
 /* Loss and gradient norm are sums over WORLD: all ranks hold the same. */
-static void exec_collect_steps(struct exec_result *res, struct arena *a, const struct exec_shared *x, int64_t start_ns)
+static void exec_collect_steps(struct exec_result *res, struct arena *a, const struct exec_shared *x,
+                               int64_t start_ns)
 {
     res->n_step = x->ask->steps;
     res->step = arena_alloc(a, (size_t)res->n_step * sizeof *res->step);
@@ -72,7 +77,8 @@ static void exec_collect_trace(struct exec_result *res, struct arena *a, const s
     struct trace *t = &res->trace;
     int64_t n = 0;
     for (int i = 0; i < x->n_rank; i++) n += (int64_t)x->rank[i].u->n_item * x->n_traced;
-    *t = (struct trace){ .head = { .program_hash = x->pr->hash, .source = "measured", .n_rank = x->n_rank, .n_iter = x->n_traced } };
+    *t = (struct trace){ .head = { .program_hash = x->pr->hash, .source = "measured", .n_rank = x->n_rank,
+                                   .n_iter = x->n_traced } };
     memcpy(t->head.system, x->j->system.name, sizeof t->head.system);
     t->span = arena_alloc(a, (size_t)n * sizeof *t->span);
     for (int i = 0; i < x->n_rank; i++) {
@@ -83,7 +89,8 @@ static void exec_collect_trace(struct exec_result *res, struct arena *a, const s
     trace_sort(t);
 }
 
-static enum err exec_collect(struct exec_result *res, struct arena *a, const struct exec_shared *x, int64_t start_ns, struct diag *d)
+static enum err exec_collect(struct exec_result *res, struct arena *a, const struct exec_shared *x,
+                             int64_t start_ns, struct diag *d)
 {
     exec_collect_steps(res, a, x, start_ns);
     exec_collect_trace(res, a, x);
@@ -101,8 +108,8 @@ static enum err exec_collect(struct exec_result *res, struct arena *a, const str
     return OK;
 }
 
-enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u, const struct job *j,
-                  const struct exec_ask *ask, struct diag *d)
+enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
+                  const struct job *j, const struct exec_ask *ask, struct diag *d)
 {
     TRY(exec_refuse(pr, u, j, ask, d));
     struct exec_result res = { 0 };

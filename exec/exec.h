@@ -1,6 +1,6 @@
-/* Runs a program for real: one host loop per rank issues the unrolled list; streams do the work; spans say what happened.
- * Knows no backend: launches go through a table by op kind (backend.h). Refuses programs of stacks that it is not
- * (stack.runs) and programs that unroll_check did not pass. */
+/* Runs a program for real: one host loop per rank issues the unrolled list; streams do the work; spans say what
+ * happened. Knows no backend: launches go through a table by op kind (backend.h). Refuses programs of stacks
+ * that it is not (stack.runs) and programs that unroll_check did not pass. */
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
 #include "exec/backend.h"
@@ -8,30 +8,32 @@
 #include "models/unroll.h"
 
 struct exec_ask {
-    int steps, iters_traced;                /* spans of the first iters_traced steps are kept (0: all)            */
-    const uint8_t *text; int64_t text_n;    /* byte-level tokens, cyclic                                          */
-    int poison;                             /* fill every life with NaN bytes at birth and death (tests)          */
-    double timeout_s;                       /* of a collective; <= 0: waits for ever                              */
-    launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_launch                  */
-    /* May overwrite initial values in a rank's arena (a checkpoint, a test); called for one rank after the other. May be NULL. */
+    int steps, iters_traced;                /* spans of the first iters_traced steps are kept (0: all)        */
+    const uint8_t *text; int64_t text_n;    /* byte-level tokens, cyclic                                      */
+    int poison;                             /* fill every life with NaN bytes at birth and death (tests)      */
+    double timeout_s;                       /* of a collective; <= 0: waits for ever                          */
+    launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_launch              */
+    void *user;                             /* of the two hooks, either of which may be NULL                  */
+    /* May overwrite initial values in a rank's arena (a checkpoint, a test). One rank after the other. */
     void (*before)(void *user, int rank, const struct unroll *u, char *arena);
-    /* Called on every rank after each step, all its streams idle, with its arena: concurrently on all ranks. May be NULL. */
+    /* After each step, the rank's streams idle, with its arena. Concurrently on all ranks. */
     void (*after_step)(void *user, int rank, int step, const struct unroll *u, const char *arena);
-    void *user;
 };
-/* loss, mtp_loss: means over the step's tokens; what is trained is loss + model.mtp_weight mtp_loss. grad_norm: before clipping.
- * step_s: from the last rank's end of the step before to the last rank's end. */
+/* loss, mtp_loss: means over the step's tokens; what is trained is loss + model.mtp_weight mtp_loss. grad_norm:
+ * before clipping. step_s: from the last rank's end of the step before to the last rank's end. */
 struct exec_step { double loss, mtp_loss, grad_norm, step_s; };
 struct exec_result {
     struct exec_step *step; int n_step;
-    struct trace trace;                     /* measured                                                           */
-    int64_t *live_B, *touched_B;            /* per rank: births and deaths counted in issue order; end of the highest life used */
-    float score_gap;                        /* smallest gap between the k-th and the next routing score; INFINITY: none */
+    struct trace trace;                     /* measured                                                       */
+    int64_t *live_B;                        /* per rank: most alive, births and deaths counted in issue order */
+    int64_t *touched_B;                     /* per rank: end of the highest life used                         */
+    float score_gap;                        /* smallest gap between the k-th and the next routing score;
+                                               INFINITY: no choice was made                                   */
 };
-/* Threads as ranks over comm_shm; u: one unroll per stage, planned. The result lives in `a`. ERR_CONFIG: a program that this
- * executor does not run, with the way out. ERR_NO: capacity overflow, naming rank, layer, rows and the factor needed; or
- * a failed unroll_check. ERR_COMM: a rank did not come. */
-enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u, const struct job *j,
-                  const struct exec_ask *ask, struct diag *d);
+/* Threads as ranks over comm_shm; u: one unroll per stage, planned. The result lives in `a`. ERR_CONFIG: a
+ * program that this executor does not run, with the way out. ERR_NO: capacity overflow, naming rank, layer,
+ * rows and the factor needed; or a failed unroll_check. ERR_COMM: a rank did not come. */
+enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
+                  const struct job *j, const struct exec_ask *ask, struct diag *d);
 
 #endif

@@ -1,5 +1,5 @@
-/* Turns an item into a call: ids become addresses, capacities become true row counts. Deps have made sure that the size
- * buffers were written, so rows are read here, right before the launch. */
+/* Turns an item into a call: ids become addresses, capacities become true row counts. Deps have made sure that
+ * the size buffers were written, so rows are read here, right before the launch. */
 #include "exec/exec_rank.h"
 #include <math.h>
 
@@ -14,16 +14,19 @@ static int64_t exec_bind_true_rows(const struct exec_rank *r, const struct item 
     return b->size ? ((const int32_t *)(const void *)exec_bind_at(r, it, b->size))[b->size_at] : b->rows;
 }
 
-static enum err exec_bind_operand(struct operand *to, const struct exec_rank *r, const struct item *it, int id, struct diag *d)
+static enum err exec_bind_operand(struct operand *to, const struct exec_rank *r, const struct item *it, int id,
+                                  struct diag *d)
 {
     *to = (struct operand){ 0 };
     if (!id) return OK;
     const struct buf *b = &r->x->pr->buf[id];
     const int64_t rows = exec_bind_true_rows(r, it, b);
     if (rows < 0 || rows > b->rows)
-        return fail(d, ERR_NO, "rank %d, %s of layer %d, micro-batch %d: buffer %d holds %lld rows, its size says %lld: "
-                    "either it is short, or its size was read before it was written", r->rank, op_name((enum op_kind)r->x->pr->op[it->op].kind),
-                    r->x->pr->op[it->op].layer, it->micro, id, (long long)b->rows, (long long)rows);
+        return fail(d, ERR_NO,
+                    "rank %d, %s of layer %d, micro-batch %d: buffer %d holds %lld rows, its size says %lld: "
+                    "either it is short, or its size was read before it was written",
+                    r->rank, op_name((enum op_kind)r->x->pr->op[it->op].kind), r->x->pr->op[it->op].layer,
+                    it->micro, id, (long long)b->rows, (long long)rows);
     *to = (struct operand){ exec_bind_at(r, it, id), rows, b->cols };
     return OK;
 }
@@ -42,10 +45,11 @@ enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, i
     const struct exec_shared *x = r->x;
     const struct op *o = &x->pr->op[it->op];
     const int p2p = op_family((enum op_kind)o->kind) == FAMILY_P2P;
-    *c = (struct call){ .op = o, .pr = x->pr, .job = x->j, .at = r->at, .rank = r->rank, .iter = step, .micro = it->micro,
-                        .comm_ops = &comm_shm, .comm = r->comm[o->group][o->stream],
-                        .me = p2p ? o->kind == OP_RECV : r->me[o->group], .members = p2p ? 2 : r->members[o->group],
-                        .text = x->ask->text, .text_n = x->ask->text_n, .score_gap = &r->score_gap, .d = d };
+    *c = (struct call){ .op = o, .pr = x->pr, .job = x->j, .at = r->at, .rank = r->rank, .iter = step,
+                        .micro = it->micro, .comm_ops = &comm_shm, .comm = r->comm[o->group][o->stream],
+                        .me = p2p ? o->kind == OP_RECV : r->me[o->group],
+                        .members = p2p ? 2 : r->members[o->group], .text = x->ask->text,
+                        .text_n = x->ask->text_n, .score_gap = &r->score_gap, .d = d };
     if (c->comm) comm_shm.say(c->comm, op_name((enum op_kind)o->kind));
     return exec_bind_io(c, r, it, d);
 }
@@ -81,9 +85,11 @@ enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, str
     for (int at = 0; at < 2; at++) {
         const int64_t holds = least[at] ? pr->buf[least[at]].rows : INT64_MAX;
         if (size[at] <= holds) continue;
-        return fail(d, ERR_NO, "capacity overflow: rank %d, layer %d, micro-batch %d, step %d: %d routed rows arrive, buffer %d "
-                    "holds %lld; needs capacity %.3f (or worst)", r->rank, c->op->layer, c->micro, c->iter, size[at], least[at],
-                    (long long)holds, ceil(1e3 * size[at] / (double)pr->even[at]) * 1e-3);
+        return fail(d, ERR_NO,
+                    "capacity overflow: rank %d, layer %d, micro-batch %d, step %d: %d routed rows arrive, "
+                    "buffer %d holds %lld; needs capacity %.3f (or worst)",
+                    r->rank, c->op->layer, c->micro, c->iter, size[at], least[at], (long long)holds,
+                    ceil(1e3 * size[at] / (double)pr->even[at]) * 1e-3);
     }
     return OK;
 }

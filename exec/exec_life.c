@@ -1,6 +1,6 @@
-/* Counts lives while they happen, for comparison with what unroll predicted: a birth is the first issued use of an
- * instance, a death the last one. With poison the bytes of the unborn and of the dead are NaN, so a read that no builder
- * declared shows in the loss. */
+/* Counts lives while they happen, for comparison with what unroll predicted: a birth is the first issued use of
+ * an instance, a death the last one. With poison the bytes of the unborn and of the dead are NaN, so a read
+ * that no builder declared shows in the loss. */
 #include "exec/exec_rank.h"
 
 enum { POISON = 0x7fc0dead };           /* a quiet NaN as a float, absurd as a count */
@@ -97,7 +97,8 @@ void exec_life_born(struct exec_life *l, const struct exec_rank *r, const struct
     const int n = op_uses(use, pr, &pr->op[it->op]);
     for (int k = 0; k < n; k++) {
         const int64_t i = exec_life_index(pr, it, use[k].buf);
-        if (pr->buf[use[k].buf].keep == KEEP_MICRO && atomic_load(&l->todo[i]) == l->total[i]) exec_life_fill(r, it, use[k].buf);
+        if (pr->buf[use[k].buf].keep == KEEP_MICRO && atomic_load(&l->todo[i]) == l->total[i])
+            exec_life_fill(r, it, use[k].buf);
     }
 }
 

@@ -1,4 +1,5 @@
-/* One description of a rank's slice (struct slice) serves initial values and gathering, so the two cannot disagree. */
+/* One description of a rank's slice (struct slice) serves initial values and gathering, so the two cannot
+ * disagree. */
 #include "exec/exec_param.h"
 #include <math.h>
 #include <string.h>
@@ -14,8 +15,8 @@ static uint64_t exec_param_hash(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* The sum of four uniforms of 16 bits: bell-shaped, mean 0, deviation 1, and in integers until the end, so that every
- * machine and library agrees. Variance of the sum: 4 (2^32 - 1) / 12. */
+/* The sum of four uniforms of 16 bits: bell-shaped, mean 0, deviation 1, and in integers until the end, so that
+ * every machine and library agrees. Variance of the sum: 4 (2^32 - 1) / 12. */
 static double exec_param_bell(uint64_t h)
 {
     const int64_t sum = (int64_t)((h & 65535) + (h >> 16 & 65535) + (h >> 32 & 65535) + (h >> 48)) - 2 * 65535;
@@ -31,8 +32,10 @@ float exec_param_value(const struct job *j, const struct param *q, int64_t index
     case PARAM_ROUTER_BIAS:
         return 0;
     default: {
-        const uint64_t who = (uint64_t)(uint32_t)j->plan.seed << 32 | (uint64_t)q->name << 24 | (uint64_t)(uint16_t)q->layer;
-        return (float)(j->model.init_std * exec_param_bell(exec_param_hash(exec_param_hash(who) + (uint64_t)index)));
+        const uint64_t who =
+            (uint64_t)(uint32_t)j->plan.seed << 32 | (uint64_t)q->name << 24 | (uint64_t)(uint16_t)q->layer;
+        return (float)(j->model.init_std *
+                       exec_param_bell(exec_param_hash(exec_param_hash(who) + (uint64_t)index)));
     }
     }
 }
@@ -46,13 +49,17 @@ struct slice {
     const struct param *q;
 };
 
-static struct slice exec_param_slice(const struct program *pr, const struct job *j, const struct param *q, struct coord at)
+static struct slice exec_param_slice(const struct program *pr, const struct job *j, const struct param *q,
+                                     struct coord at)
 {
     const struct buf *b = &pr->buf[q->w];
     const int64_t members = q->batch ? j->plan.etp : j->plan.tp, me = q->batch ? at.etp : at.tp;
     const int64_t batch = q->batch ? q->batch / j->plan.ep : 1;
-    struct slice s = { .batch = batch, .rows = b->rows / batch, .cols = b->cols, .expert = q->batch ? at.ep * batch : 0, .q = q };
-    const int64_t parts = q->shard == SHARD_COLS ? q->cols / s.cols : q->rows / s.rows;     /* fewer than members: shared */
+    struct slice s = {
+        .batch = batch, .rows = b->rows / batch, .cols = b->cols, .expert = q->batch ? at.ep * batch : 0, .q = q
+    };
+    const int64_t parts =
+        q->shard == SHARD_COLS ? q->cols / s.cols : q->rows / s.rows; /* fewer than members: shared */
     s.part = me * parts / members;
     return s;
 }
@@ -62,7 +69,8 @@ static int64_t exec_param_row(const struct slice *s, int64_t row)
     const int64_t half = s->rows / 2;
     switch (s->q->shard) {
     case SHARD_ROWS: case SHARD_KV: return s->part * s->rows + row;
-    case SHARD_ROWS_PAIR: return row < half ? s->part * half + row : s->q->rows / 2 + s->part * half + row - half;
+    case SHARD_ROWS_PAIR:
+        return row < half ? s->part * half + row : s->q->rows / 2 + s->part * half + row - half;
     default: return row;
     }
 }
@@ -81,8 +89,8 @@ static float *exec_param_at(const struct program *pr, const struct unroll *u, ch
     return (float *)(void *)(arena + l->offset) + pr->buf[id].view_at;
 }
 
-static void exec_param_fill(const struct program *pr, const struct unroll *u, const struct job *j, const struct slice *s,
-                            char *arena)
+static void exec_param_fill(const struct program *pr, const struct unroll *u, const struct job *j,
+                            const struct slice *s, char *arena)
 {
     float *to = exec_param_at(pr, u, arena, s->q->w);
     for (int64_t e = 0; e < s->batch; e++)
@@ -92,7 +100,8 @@ static void exec_param_fill(const struct program *pr, const struct unroll *u, co
         }
 }
 
-void exec_param_init(const struct program *pr, const struct unroll *stage, const struct job *j, int rank, char *arena)
+void exec_param_init(const struct program *pr, const struct unroll *stage, const struct job *j, int rank,
+                     char *arena)
 {
     const struct coord at = fold_coord(&j->plan, rank);
     for (int i = 0; i < pr->n_param; i++) {
@@ -111,7 +120,8 @@ int64_t exec_param_elements(const struct param *q)
 
 struct owned { int64_t first, end; };   /* elements of a bucket whose sums a rank holds */
 
-static struct owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank)
+static struct owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q,
+                                     int rank)
 {
     const int root = program_root(pr, q->g);
     const struct buf *b = &pr->buf[root];
@@ -122,7 +132,8 @@ static struct owned exec_param_owned(const struct program *pr, const struct job 
     return (struct owned){ me * part, (me + 1) * part };
 }
 
-static void exec_param_take(float *whole, const struct slice *s, const float *from, int64_t at, struct owned own)
+static void exec_param_take(float *whole, const struct slice *s, const float *from, int64_t at,
+                            struct owned own)
 {
     for (int64_t e = 0; e < s->batch; e++)
         for (int64_t r = 0; r < s->rows; r++) {
@@ -132,8 +143,8 @@ static void exec_param_take(float *whole, const struct slice *s, const float *fr
         }
 }
 
-void exec_param_gather(float *whole, const struct program *pr, const struct unroll *u, const struct job *j, int param, int grad,
-                       char *const *arenas)
+void exec_param_gather(float *whole, const struct program *pr, const struct unroll *u, const struct job *j,
+                       int param, int grad, char *const *arenas)
 {
     const struct param *q = &pr->param[param];
     const int id = grad ? q->g : q->w;

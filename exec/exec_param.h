@@ -1,19 +1,23 @@
-/* Where a rank's slices of a parameter lie in the whole: initial values, and gathering a parameter or its gradient from
- * all ranks. The same numbers under every fold: a value depends on (seed, name, layer, place in the whole) alone. */
+/* Where a rank's slices of a parameter lie in the whole: initial values, and gathering a parameter or its
+ * gradient from all ranks. The same numbers under every fold: a value depends on (seed, name, layer, place in
+ * the whole) alone. */
 #ifndef EXEC_EXEC_PARAM_H
 #define EXEC_EXEC_PARAM_H
 #include "models/unroll.h"
 
-/* Element `index` = (expert * rows + row) * cols + col of the whole: bell-shaped with deviation model.init_std, 1 for norms,
- * 0 for the router's selection bias. Stages that hold a copy of one table agree, because a table has layer -1 on all. */
+/* Element `index` = (expert * rows + row) * cols + col of the whole: bell-shaped with deviation model.init_std,
+ * 1 for norms, 0 for the router's selection bias. Stages that hold a copy of one table agree, because a table
+ * has layer -1 on all. */
 float exec_param_value(const struct job *j, const struct param *q, int64_t index);
 /* Writes the initial values of all parameters of the rank's stage into its arena. */
-void exec_param_init(const struct program *pr, const struct unroll *stage, const struct job *j, int rank, char *arena);
+void exec_param_init(const struct program *pr, const struct unroll *stage, const struct job *j, int rank,
+                     char *arena);
 /* Elements of the whole: experts * rows * cols. */
 int64_t exec_param_elements(const struct param *q);
-/* Gathers a parameter (grad 0) or its gradient after a step (grad 1) from all ranks' arenas. A gradient's element is taken from the
- * member of the bucket's share_group that owns its part: only there it is the sum. Zeros where q->g is 0. */
-void exec_param_gather(float *whole, const struct program *pr, const struct unroll *u, const struct job *j, int param, int grad,
-                       char *const *arenas);
+/* Gathers a parameter (grad 0) or its gradient after a step (grad 1) from all ranks' arenas. A gradient's
+ * element is taken from the member of the bucket's share_group that owns its part: only there it is the sum.
+ * Zeros where q->g is 0. */
+void exec_param_gather(float *whole, const struct program *pr, const struct unroll *u, const struct job *j,
+                       int param, int grad, char *const *arenas);
 
 #endif

@@ -1,5 +1,5 @@
-/* A rank: what it owns, and its host thread, which issues the list step after step. The host is never ahead of an item
- * flagged HOST_READS, and never of the end of a step. */
+/* A rank: what it owns, and its host thread, which issues the list step after step. The host is never ahead of
+ * an item flagged HOST_READS, and never of the end of a step. */
 #include "exec/exec_rank.h"
 #include "exec/exec_param.h"
 #include <math.h>
@@ -56,7 +56,8 @@ static void exec_rank_join(struct exec_rank *r, struct arena *a, const struct op
     if (!r->member[g] || r->comm[g][o->stream]) return;
     if (family == FAMILY_P2P) r->comm[g][o->stream] = exec_rank_join_pair(r, o, r->member[g]);
     if (family == FAMILY_COMM)
-        r->comm[g][o->stream] = comm_shm_join(r->x->shm, fold_group_name(g), r->member[g][0], r->me[g], r->members[g], r->member[g]);
+        r->comm[g][o->stream] = comm_shm_join(r->x->shm, fold_group_name(g), r->member[g][0], r->me[g],
+                                              r->members[g], r->member[g]);
 }
 
 /* Which streams wait for which items, and each stream's own items in list order. */
@@ -124,8 +125,12 @@ static int exec_rank_canary(struct exec_rank *r, int step)
     const unsigned char *after = (const unsigned char *)r->arena + r->u->arena_B;
     for (int i = 0; i < CANARY_B; i++) {
         if (after[i] == CANARY) continue;
-        exec_rank_fail(r, fail(&d, ERR_NO, "rank %d wrote behind its arena of %lld bytes in step %d: a kernel or a shape is wrong",
-                               r->rank, (long long)r->u->arena_B, step), &d);
+        exec_rank_fail(
+            r,
+            fail(&d, ERR_NO,
+                 "rank %d wrote behind its arena of %lld bytes in step %d: a kernel or a shape is wrong",
+                 r->rank, (long long)r->u->arena_B, step),
+            &d);
         return 0;
     }
     return 1;
@@ -157,7 +162,9 @@ static int exec_rank_drain(struct exec_rank *r, int step)
 static void exec_rank_read_metrics(struct exec_rank *r, int step)
 {
     const struct item once = { .micro = -1 };
-    const float *m = (const float *)(void *)(r->arena + unroll_life(r->u, r->x->pr, &once, r->x->pr->metric + r->at.pp)->offset);
+    const float *m =
+        (const float *)(void *)(r->arena +
+                                unroll_life(r->u, r->x->pr, &once, r->x->pr->metric + r->at.pp)->offset);
     r->step[step] = (struct exec_step){ .loss = m[0], .mtp_loss = m[1], .grad_norm = sqrt(m[2]) };
 }
 
@@ -179,8 +186,11 @@ void *exec_rank_main(void *rank)
         struct lane *l = &r->lane[s];
         if (!l->n_item) continue;
         l->started = pthread_create(&l->thread, NULL, exec_lane_main, l) == 0;
-        if (!l->started) exec_rank_fail(r, fail(&d, ERR_LIMIT, "rank %d: no thread for its stream %s; run fewer ranks", r->rank,
-                                                op_stream_name((enum stream)s)), &d);
+        if (!l->started)
+            exec_rank_fail(r,
+                           fail(&d, ERR_LIMIT, "rank %d: no thread for its stream %s; run fewer ranks", r->rank,
+                                op_stream_name((enum stream)s)),
+                           &d);
     }
     for (int step = 0; step < r->x->ask->steps; step++)
         if (!exec_rank_step(r, step)) break;

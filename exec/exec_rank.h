@@ -1,6 +1,7 @@
-/* Inside exec: one rank of a run (arena, streams, counts) and what its threads share. A rank's host thread issues items in
- * list order; each stream used is a thread (a lane) that takes its own items in that order, waits for their deps and
- * launches. All waiting is on bells, rung only for those whom a completed item concerns. */
+/* Inside exec: one rank of a run (arena, streams, counts) and what its threads share. A rank's host thread
+ * issues items in list order; each stream used is a thread (a lane) that takes its own items in that order,
+ * waits for their deps and launches. All waiting is on bells, rung only for those whom a completed item
+ * concerns. */
 #ifndef EXEC_EXEC_RANK_H
 #define EXEC_EXEC_RANK_H
 #include "exec/bell.h"
@@ -20,8 +21,8 @@ struct exec_shared {
     int32_t (*least)[2];                /* [size buffer][at]: the smallest buffer that it sizes, 0: none */
 };
 
-/* Births and deaths of buffer instances, counted from uses alone: `life` is asked only for the offset. An instance is
- * (root buffer, micro-batch); for-ever ones have micro -1 and are alive from the start. */
+/* Births and deaths of buffer instances, counted from uses alone: `life` is asked only for the offset. An
+ * instance is (root buffer, micro-batch); for-ever ones have micro -1 and are alive from the start. */
 struct exec_life {
     int32_t *total, *left;              /* uses in the list; uses not yet issued */
     _Atomic int32_t *todo;              /* uses not yet completed (poison only) */
@@ -46,7 +47,7 @@ struct exec_rank {
     struct lane lane[STREAM_COUNT];
     _Atomic int64_t issued;             /* items issued since the run began */
     _Atomic int32_t *done;              /* per item: steps in which it is done */
-    uint32_t *concerns;                 /* per item: bits of the streams that depend on it; bit STREAM_COUNT: the host */
+    uint32_t *concerns; /* per item: bits of the streams that depend on it; bit STREAM_COUNT: the host */
     struct bell host;
     pthread_t thread;
     struct exec_life life;
@@ -73,7 +74,8 @@ int   exec_lane_wait_done(struct exec_rank *r, struct bell *b, int item, int ste
 enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, int step, struct diag *d);
 /* What a span says of rows (trace.h), after the launch. */
 void exec_bind_rows(int32_t rows[2], const struct call *c);
-/* After SIZES: ERR_NO when a routed buffer is too small for what will arrive, naming rank, layer, rows and the factor needed. */
+/* After SIZES: ERR_NO when a routed buffer is too small for what will arrive, naming rank, layer, rows and the
+ * factor needed. */
 enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, struct diag *d);
 
 /* ---- exec_life.c ---- */

@@ -1,5 +1,6 @@
-/* Tiny jobs that really run: what the tests of the executor share. A family is a model; a fold is how one set of ranks is
- * folded twice, with its schedule. Everything is built in code, so that a test of execution does not hang on configs. */
+/* Tiny jobs that really run: what the tests of the executor share. A family is a model; a fold is how one set
+ * of ranks is folded twice, with its schedule. Everything is built in code, so that a test of execution does
+ * not hang on configs. */
 #ifndef TESTS_PARITY_H
 #define TESTS_PARITY_H
 #include "exec/exec.h"
@@ -24,11 +25,19 @@ struct fold {
 
 enum { PARITY_SEQ = 16, PARITY_GBS = 8 };
 
+/* Sanitized builds are ten times slower. */
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+enum { PARITY_STEPS = 4, PARITY_STRIDE = 5 };
+#else
+enum { PARITY_STEPS = 20, PARITY_STRIDE = 1 };
+#endif
+
 static inline struct model parity_model(enum family f)
 {
-    struct model m = { .name = "tiny", .layers = 4, .hidden = 32, .vocab = 260, .attention = ATTENTION_GQA, .heads = 4, .kv_heads = 2,
-                       .head_dim = 8, .qk_norm = 1, .ffn = 48, .experts = 8, .topk = 2, .expert_ffn = 16, .dense_layers = 1,
-                       .score = SCORE_SOFTMAX, .norm_topk = 1, .groups = 1, .groups_kept = 1, .route_scale = 1, .mtp_weight = 0.3,
+    struct model m = { .name = "tiny", .layers = 4, .hidden = 32, .vocab = 260, .attention = ATTENTION_GQA,
+                       .heads = 4, .kv_heads = 2, .head_dim = 8, .qk_norm = 1, .ffn = 48, .experts = 8,
+                       .topk = 2, .expert_ffn = 16, .dense_layers = 1, .score = SCORE_SOFTMAX, .norm_topk = 1,
+                       .groups = 1, .groups_kept = 1, .route_scale = 1, .mtp_weight = 0.3,
                        .rope_theta = 10000, .norm_eps = 1e-5, .init_std = 0.15 };
     if (f == GQA_ALL || f == MLA_ALL) m.experts = m.topk = 4;
     if (f == GQA_ALL) m.norm_topk = 0;
@@ -45,22 +54,25 @@ static inline struct model parity_model(enum family f)
 
 static inline struct stack parity_stack(void)
 {
-    return (struct stack){ .name = "moefold", .runs = 1, .schedules = 7, .recomputes = 15, .dispatchers = 1, .split_wgrad = 1,
-                           .capacity = 1.5, .vocab_multiple = 8, .issue = 1, .host_reads = 1, .arena = 1, .grad_fp32 = 1 };
+    return (struct stack){ .name = "moefold", .runs = 1, .schedules = 7, .recomputes = 15, .dispatchers = 1,
+                           .split_wgrad = 1, .capacity = 1.5, .vocab_multiple = 8, .issue = 1,
+                           .host_reads = 1, .arena = 1, .grad_fp32 = 1 };
 }
 
 static inline struct job parity_job(const struct fold *f, int seed, enum optimizer optimizer)
 {
     struct job j = { .model = parity_model(f->family), .stack = parity_stack() };
-    j.system = (struct system){ .name = "host", .memory_B = 1e12, .hbm_B_per_s = 1e10, .gpus_per_host = 64, .domain = 64 };
+    j.system = (struct system){ .name = "host", .memory_B = 1e12, .hbm_B_per_s = 1e10, .gpus_per_host = 64,
+                                .domain = 64 };
     j.system.peak_flop_per_s[DT_F32] = 1e10;
     struct plan *p = &j.plan;
-    *p = (struct plan){ .model = "tiny", .system = "host", .stack = "moefold", .tp = f->tp, .cp = f->cp, .pp = f->pp, .vpp = f->vpp,
-                        .etp = f->etp, .ep = f->ep, .schedule = -1, .vpp_group = f->group, .mbs = f->mbs, .gbs = PARITY_GBS,
-                        .seq = PARITY_SEQ, .precision = PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute,
-                        .dispatcher = -1, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1, .mtp = -1,
-                        .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.95,
-                        .adam_eps = 1e-8, .clip = 1, .seed = seed };
+    *p = (struct plan){ .model = "tiny", .system = "host", .stack = "moefold", .tp = f->tp, .cp = f->cp,
+                        .pp = f->pp, .vpp = f->vpp, .etp = f->etp, .ep = f->ep, .schedule = -1,
+                        .vpp_group = f->group, .mbs = f->mbs, .gbs = PARITY_GBS, .seq = PARITY_SEQ,
+                        .precision = PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute,
+                        .dispatcher = -1, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1,
+                        .mtp = -1, .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01,
+                        .beta1 = 0.9, .beta2 = 0.95, .adam_eps = 1e-8, .clip = 1, .seed = seed };
     int32_t *degree[] = { &p->tp, &p->cp, &p->pp, &p->vpp, &p->etp, &p->ep, &p->mbs };
     for (int i = 0; i < LEN(degree); i++)
         if (!*degree[i]) *degree[i] = 1;
@@ -81,10 +93,11 @@ struct parity {
 static inline const uint8_t *parity_text(int64_t *n)
 {
     static const char text[] =
-        "It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in want of a wife. "
-        "However little known the feelings or views of such a man may be on his first entering a neighbourhood, this truth is so "
-        "well fixed in the minds of the surrounding families, that he is considered as the rightful property of some one or other "
-        "of their daughters. My dear Mr. Bennet, said his lady to him one day, have you heard that Netherfield Park is let at last?";
+        "It is a truth universally acknowledged, that a single man in possession of a good fortune, must be in "
+        "want of a wife. However little known the feelings or views of such a man may be on his first entering "
+        "a neighbourhood, this truth is so well fixed in the minds of the surrounding families, that he is "
+        "considered as the rightful property of some one or other of their daughters. My dear Mr. Bennet, said "
+        "his lady to him one day, have you heard that Netherfield Park is let at last?";
     *n = (int64_t)sizeof text - 1;
     return (const uint8_t *)text;
 }
@@ -107,7 +120,8 @@ static inline void parity_open(struct parity *p, const struct fold *f, int seed,
     p->arena = arena_alloc(&p->a, (size_t)p->j.plan.gpus * sizeof *p->arena);
     for (int r = 0; r < p->j.plan.gpus; r++)
         p->arena[r] = arena_alloc(&p->a, (size_t)p->u[fold_coord(&p->j.plan, r).pp].arena_B);
-    p->ask = (struct exec_ask){ .steps = 20, .iters_traced = 1, .poison = 1, .timeout_s = 60, .after_step = parity_keep, .user = p };
+    p->ask = (struct exec_ask){ .steps = PARITY_STEPS, .iters_traced = 1, .poison = 1, .timeout_s = 60,
+                                .after_step = parity_keep, .user = p };
     p->ask.text = parity_text(&p->ask.text_n);
 }
 
@@ -159,11 +173,13 @@ static inline const char *parity_loss_differs(struct parity *p, const struct par
 {
     for (int s = 0; s < p->r.n_step; s++) {
         const struct exec_step *x = &p->r.step[s], *y = &one->r.step[s];
-        const double mine[] = { x->loss, x->mtp_loss, x->grad_norm }, want[] = { y->loss, y->mtp_loss, y->grad_norm };
+        const double mine[] = { x->loss, x->mtp_loss, x->grad_norm },
+                     want[] = { y->loss, y->mtp_loss, y->grad_norm };
         static const char *const name[] = { "loss", "MTP loss", "gradient norm" };
         for (int k = 0; k < 3; k++)
             if (!(fabs(mine[k] - want[k]) <= 1e-5 * want[k])) {
-                snprintf(p->d.text, sizeof p->d.text, "%s of step %d is %.9g, one rank's %.9g", name[k], s, mine[k], want[k]);
+                snprintf(p->d.text, sizeof p->d.text, "%s of step %d is %.9g, one rank's %.9g", name[k], s,
+                         mine[k], want[k]);
                 return p->d.text;
             }
     }
@@ -182,8 +198,8 @@ static inline const char *parity_gradient_differs(struct parity *p, struct parit
         const double off = parity_norm(parity_whole(p, i, 1), y, n), norm = parity_norm(y, NULL, n);
         ++*copies;
         if (off <= 1e-5 * norm) continue;
-        snprintf(p->d.text, sizeof p->d.text, "gradient of %s (stage %d) is off by %.3g of its norm %.3g", parity_name(text, q),
-                 p->pr.param[i].stage, off / norm, norm);
+        snprintf(p->d.text, sizeof p->d.text, "gradient of %s (stage %d) is off by %.3g of its norm %.3g",
+                 parity_name(text, q), p->pr.param[i].stage, off / norm, norm);
         return p->d.text;
     }
     return NULL;
@@ -207,8 +223,10 @@ static inline const char *parity_counts_differ(struct parity *p)
     for (int r = 0; r < p->j.plan.gpus; r++) {
         const struct unroll *u = &p->u[fold_coord(&p->j.plan, r).pp];
         if (p->r.live_B[r] == u->live_B && p->r.touched_B[r] == u->arena_B) continue;
-        snprintf(p->d.text, sizeof p->d.text, "rank %d: live %lld bytes, predicted %lld; touched %lld, arena %lld", r,
-                 (long long)p->r.live_B[r], (long long)u->live_B, (long long)p->r.touched_B[r], (long long)u->arena_B);
+        snprintf(p->d.text, sizeof p->d.text,
+                 "rank %d: live %lld bytes, predicted %lld; touched %lld, arena %lld", r,
+                 (long long)p->r.live_B[r], (long long)u->live_B, (long long)p->r.touched_B[r],
+                 (long long)u->arena_B);
         return p->d.text;
     }
     return NULL;

@@ -1,5 +1,6 @@
-/* Communicators in shared memory: every call against its definition on groups of 1 to 16 threads, uneven and empty parts,
- * sums in member order bit for bit, in-place use, and every way a run can break: late, failed and disagreeing members. */
+/* Communicators in shared memory: every call against its definition on groups of 1 to 16 threads, uneven and
+ * empty parts, sums in member order bit for bit, in-place use, and every way a run can break: late, failed and
+ * disagreeing members. */
 #include "exec/comm_shm.h"
 #include <check.h>
 #include <math.h>
@@ -87,7 +88,8 @@ START_TEST(gather_lays_parts_in_member_order)
     all_ok(m, n);
     for (int i = 0; i < n; i++)
         for (int from = 0; from < n; from++)
-            for (int k = 0; k < part(from); k++) ck_assert(m[i].out[parts_before(from) + k] == value(from, k + 49));
+            for (int k = 0; k < part(from); k++)
+                ck_assert(m[i].out[parts_before(from) + k] == value(from, k + 49));
 }
 END_TEST
 
@@ -210,7 +212,8 @@ static void all_to_all_body(struct member *m)
         recv_B[i] = sent(i, m->me) * (int64_t)sizeof(float);
         for (int k = 0; k < sent(m->me, i); k++) in[at++] = value(m->me, 100 * i + k);
     }
-    for (int r = 0; r < 50 && m->e == OK; r++) m->e = m->ops->all_to_all(m->c, m->out, recv_B, in, send_B, &m->d);
+    for (int r = 0; r < 50 && m->e == OK; r++)
+        m->e = m->ops->all_to_all(m->c, m->out, recv_B, in, send_B, &m->d);
 }
 
 START_TEST(all_to_all_moves_every_block)

@@ -1,10 +1,12 @@
-/* A folded plan is right when it computes what one rank computes: for every fold, schedule and recompute choice all gathered
- * parameter gradients of the first step and the losses of 20 steps equal the one-rank run's, with SGD (which shows a
- * gradient's scale) and with AdamW. Beside it: what the executor counts while it runs (live bytes, touched arena, items) equals
- * what unroll predicted, and a run repeats bit for bit. Every run poisons unborn and dead buffers. */
+/* A folded plan is right when it computes what one rank computes: for every fold, schedule and recompute choice
+ * all gathered parameter gradients of the first step and the losses of 20 steps equal the one-rank run's, with
+ * SGD (which shows a gradient's scale) and with AdamW. Beside it: what the executor counts while it runs (live
+ * bytes, touched arena, items) equals what unroll predicted, and a run repeats bit for bit. Every run poisons
+ * unborn and dead buffers. */
 #include "tests/parity.h"
 
-enum { ACT = 1 << RECOMPUTE_MOE_ACT, NORM = 1 << RECOMPUTE_LAYERNORM, UP = 1 << RECOMPUTE_MLA_UP_PROJ, FULL = 1 << RECOMPUTE_FULL };
+enum { ACT = 1 << RECOMPUTE_MOE_ACT, NORM = 1 << RECOMPUTE_LAYERNORM, UP = 1 << RECOMPUTE_MLA_UP_PROJ,
+       FULL = 1 << RECOMPUTE_FULL };
 
 static const struct fold folds[] = {
     /* one axis at a time */
@@ -38,35 +40,34 @@ static const struct fold folds[] = {
     { .name = "tied mtp pp2 dp2 / ep2", .family = TIED_MTP, .pp = 2, .dp = 2, .ep = 2 },
     { .name = "tied mtp tp2 pp2 vpp2", .family = TIED_MTP, .tp = 2, .pp = 2, .vpp = 2 },
     /* schedules */
-    { .name = "pp2 vpp3, ends of their own", .family = GQA_ALL, .pp = 2, .vpp = 3, .tp = 2, .layout = "E|t|t|t|t|L" },
-    { .name = "pp2 vpp2 tp2 / ep2, group 3", .family = MLA_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2, .group = 3 },
+    { .name = "pp2 vpp3, ends of their own", .family = GQA_ALL, .pp = 2, .vpp = 3, .tp = 2,
+      .layout = "E|t|t|t|t|L" },
+    { .name = "pp2 vpp2 tp2 / ep2, group 3", .family = MLA_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2,
+      .group = 3 },
     { .name = "pp2 uneven layout", .family = GQA, .pp = 2, .layout = "Et|tttL" },
     { .name = "split wgrad pp2 / etp2", .family = MLA_ALL, .pp = 2, .dp = 2, .etp = 2, .split = 1 },
     { .name = "split wgrad pp2 vpp2 tp2", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .split = 1 },
     { .name = "woven dp4 / ep4", .family = GQA, .dp = 4, .ep = 4, .woven = 1 },
     { .name = "woven pp2 vpp2 dp2 / ep2", .family = MLA, .pp = 2, .vpp = 2, .dp = 2, .ep = 2, .woven = 1 },
-    { .name = "woven split pp2 vpp2 tp2 / ep2", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2, .woven = 1, .split = 1 },
+    { .name = "woven split pp2 vpp2 tp2 / ep2", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2,
+      .woven = 1, .split = 1 },
     /* recompute */
     { .name = "moe_act", .family = GQA, .dp = 2, .ep = 2, .recompute = ACT },
     { .name = "layernorm", .family = GQA_ALL, .tp = 2, .recompute = NORM },
     { .name = "mla_up_proj", .family = MLA, .tp = 2, .ep = 2, .recompute = UP },
-    { .name = "all modules pp2 dp2 / ep2", .family = MLA_ALL, .pp = 2, .dp = 2, .ep = 2, .recompute = ACT | NORM | UP },
+    { .name = "all modules pp2 dp2 / ep2", .family = MLA_ALL, .pp = 2, .dp = 2, .ep = 2,
+      .recompute = ACT | NORM | UP },
     { .name = "full", .family = MLA, .tp = 2, .dp = 2, .ep = 2, .recompute = FULL },
     { .name = "full pp2 vpp2 cp2", .family = GQA, .pp = 2, .vpp = 2, .cp = 2, .recompute = FULL },
-    { .name = "woven moe_act layernorm pp2 vpp2 / ep4", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .dp = 2, .ep = 4, .woven = 1,
-      .recompute = ACT | NORM },
+    { .name = "woven moe_act layernorm pp2 vpp2 / ep4", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2,
+      .dp = 2, .ep = 4, .woven = 1, .recompute = ACT | NORM },
     { .name = "split full pp2", .family = GQA_ALL, .pp = 2, .split = 1, .recompute = FULL },
 };
 
-/* Sanitized builds run every fifth fold: each kind of group, schedule and model is among them. */
-#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
-enum { STRIDE = 5 };
-#else
-enum { STRIDE = 1 };
-#endif
-
 /* Seeds for which no routing decision of 20 steps is closer than 1e-5, so that rounding cannot flip one. */
-static const int seeds[FAMILY_TEST_COUNT] = { [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15 };
+static const int seeds[FAMILY_TEST_COUNT] = {
+    [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15
+};
 
 /* One-rank runs, made once before the tests fork. */
 static struct parity reference[FAMILY_TEST_COUNT][2];
@@ -95,7 +96,7 @@ static void none(const char *difference, const char *fold)
 
 START_TEST(fold_equals_one_rank)
 {
-    const struct fold *f = &folds[_i / 2 * STRIDE];
+    const struct fold *f = &folds[_i / 2 * PARITY_STRIDE];
     struct parity p, *one = &reference[f->family][_i % 2];
     parity_open(&p, f, seeds[f->family], (enum optimizer)(_i % 2));
     ck_assert_msg(parity_run(&p) == OK, "%s: %s", f->name, p.d.text);
@@ -110,7 +111,8 @@ START_TEST(routing_is_far_from_ties)
 {
     for (int o = 0; o < 2; o++) {
         const float gap = reference[_i][o].r.score_gap;
-        printf("family %d, %s: smallest gap between the k-th and the next score %.3g\n", _i, o ? "sgd" : "adamw", gap);
+        printf("family %d, %s: smallest gap between the k-th and the next score %.3g\n", _i,
+               o ? "sgd" : "adamw", gap);
         ck_assert_msg(gap > 1e-5, "family %d: gap %g: choose another seed", _i, gap);
     }
 }
@@ -168,7 +170,8 @@ START_TEST(spans_obey_order_deps_and_lives)
         span[i] = span_of(&p, 0, &u->item[i]);
         ck_assert_ptr_nonnull(span[i]);
         ck_assert(!*before || (*before)->t1_ns <= span[i]->t0_ns);
-        for (int k = 0; k < u->item[i].n_dep; k++) ck_assert(span[u->dep[u->item[i].dep + k]]->t1_ns <= span[i]->t0_ns);
+        for (int k = 0; k < u->item[i].n_dep; k++)
+            ck_assert(span[u->dep[u->item[i].dep + k]]->t1_ns <= span[i]->t0_ns);
         *before = span[i];
     }
     for (int x = 0; x < u->n_life; x++)
@@ -211,7 +214,7 @@ int main(void)
     tcase_set_timeout(t, 240);
     tcase_set_timeout(run, 240);
     tcase_add_loop_test(t, routing_is_far_from_ties, 0, FAMILY_TEST_COUNT);
-    tcase_add_loop_test(t, fold_equals_one_rank, 0, 2 * ((LEN(folds) + STRIDE - 1) / STRIDE));
+    tcase_add_loop_test(t, fold_equals_one_rank, 0, 2 * ((LEN(folds) - 1) / PARITY_STRIDE + 1));
     tcase_add_test(run, every_item_has_its_span);
     tcase_add_test(run, spans_obey_order_deps_and_lives);
     tcase_add_test(run, two_runs_are_the_same_bits);

@@ -1,5 +1,5 @@
-/* Slices of parameters: whatever the fold, gathering what every rank was given must give the values of the whole back, and a
- * gradient's element comes from the one rank that owns it. No step runs here. */
+/* Slices of parameters: whatever the fold, gathering what every rank was given must give the values of the
+ * whole back, and a gradient's element comes from the one rank that owns it. No step runs here. */
 #include "tests/parity.h"
 #include "tests/test.h"
 
@@ -34,7 +34,8 @@ START_TEST(gathering_undoes_slicing)
 }
 END_TEST
 
-/* Every rank marks the part of every gradient bucket that it owns with 1, the rest with NaN: gathered, all is 1. */
+/* Every rank marks the part of every gradient bucket that it owns with 1, the rest with NaN: gathered, all
+ * is 1. */
 static void mark_owned(struct parity *p, int rank)
 {
     const struct item once = { .micro = -1 };
@@ -84,7 +85,8 @@ START_TEST(values_have_the_stated_spread)
         else {
             const double spread = sqrt(square / (double)n) / p.j.model.init_std, error = 4 / sqrt((double)n);
             ck_assert_msg(fabs(spread - 1) < error, "%s: spread %g", name, spread);
-            ck_assert_msg(fabs(sum / (double)n) < error * p.j.model.init_std, "%s: mean %g", name, sum / (double)n);
+            ck_assert_msg(fabs(sum / (double)n) < error * p.j.model.init_std, "%s: mean %g", name,
+                          sum / (double)n);
         }
     }
     parity_close(&p);
@@ -120,7 +122,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { gathering_undoes_slicing, gradients_come_from_their_owners, values_have_the_stated_spread,
+    const TTest *const tests[] = { gathering_undoes_slicing, gradients_come_from_their_owners,
+                                   values_have_the_stated_spread,
                                    values_depend_on_seed_name_layer_and_place_alone };
     return test_main("exec_param", tests, LEN(tests), 60);
 }

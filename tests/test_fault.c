@@ -1,6 +1,6 @@
-/* Planted faults, each caught by name: in the program (a swapped step, a missing read, a short buffer), in a kernel (an expert
- * gradient scaled by 1/ep, which only SGD's losses show), in the run (capacity, a rank that fails, a rank that does not
- * come). A run never hangs, and what the executor does not run it refuses. */
+/* Planted faults, each caught by name: in the program (a swapped step, a missing read, a short buffer), in a
+ * kernel (an expert gradient scaled by 1/ep, which only SGD's losses show), in the run (capacity, a rank that
+ * fails, a rank that does not come). A run never hangs, and what the executor does not run it refuses. */
 #include "tests/parity.h"
 #include <unistd.h>
 
@@ -125,7 +125,8 @@ START_TEST(a_missing_residual)
     parity_open(&good, &one, 1, OPTIMIZER_SGD);
     parity_open(&p, &ep2, 1, OPTIMIZER_SGD);
     p.ask.steps = good.ask.steps = 1;
-    for (int i = 1; i < p.pr.n_op; i++)     /* the last layer's MLP norm: all layers below miss its residual's gradient */
+    /* the last layer's MLP norm: all layers below miss its residual's gradient */
+    for (int i = 1; i < p.pr.n_op; i++)
         if (p.pr.op[i].kind == OP_NORM_BWD && p.pr.op[i].layer == 3) {
             p.pr.op[i].io.read[3] = 0;
             break;

@@ -1,9 +1,11 @@
-/* Backward against finite differences of forward, on one rank with top-k = experts (a routing flip is no derivative): what
- * parity cannot see, because all folds share it. The loss is summed here in doubles from what XENT reads; the change that
- * backward predicts is the sum of gradient times the change that floats really made. */
+/* Backward against finite differences of forward, on one rank with top-k = experts (a routing flip is no
+ * derivative): what parity cannot see, because all folds share it. The loss is summed here in doubles from what
+ * XENT reads; the change that backward predicts is the sum of gradient times the change that floats really
+ * made. */
 #include "tests/parity.h"
 
-static struct watch {               /* what the launchers and hooks of this file share with a test; one rank, one thread at a time */
+/* What the launchers and hooks of this file share with a test; one rank, one thread at a time. */
+static struct watch {
     struct parity *p;
     double loss;                    /* of the step, MTP at its weight */
     int param; const float *along; double far;      /* what to add to a parameter */
@@ -15,7 +17,8 @@ static enum err watched_xent(const struct call *c)
 {
     const float *sum = c->read[0].p;
     const double weight = (c->op->flags & OP_MTP ? c->job->model.mtp_weight : 1) / (PARITY_GBS * PARITY_SEQ);
-    for (int64_t t = 0; t < c->read[0].rows; t++) watch.loss += weight * (log((double)sum[2 * t]) - (double)sum[2 * t + 1]);
+    for (int64_t t = 0; t < c->read[0].rows; t++)
+        watch.loss += weight * (log((double)sum[2 * t]) - (double)sum[2 * t + 1]);
     return backend_cpu_launch[OP_XENT](c);
 }
 
@@ -44,8 +47,10 @@ static double loss_at(struct parity *p, double far)
     return watch.loss;
 }
 
-/* Central difference along `along` (of length 1 times `far`): off by how much of the change that backward predicts? */
-static void derivative_agrees(struct parity *p, int param, const float *along, double far, double tolerance, const char *what)
+/* Central difference along `along` (of length 1 times `far`): off by how much of the change that backward
+ * predicts? */
+static void derivative_agrees(struct parity *p, int param, const float *along, double far, double tolerance,
+                              const char *what)
 {
     char name[64];
     watch.param = param;
@@ -54,8 +59,9 @@ static void derivative_agrees(struct parity *p, int param, const float *along, d
     const double up = loss_at(p, far), predicted_up = watch.predicted;
     watch.predicted = 0;
     const double down = loss_at(p, -far), predicted = predicted_up - watch.predicted, measured = up - down;
-    ck_assert_msg(fabs(measured - predicted) <= tolerance * fabs(predicted) + 3e-7, "%s, %s: loss changes by %.6g, backward says %.6g",
-                  parity_name(name, &p->pr.param[param]), what, measured, predicted);
+    ck_assert_msg(fabs(measured - predicted) <= tolerance * fabs(predicted) + 3e-7,
+                  "%s, %s: loss changes by %.6g, backward says %.6g", parity_name(name, &p->pr.param[param]),
+                  what, measured, predicted);
 }
 
 /* The largest gradients of a tensor, one in each third of it. */
@@ -77,7 +83,7 @@ static void directions_agree(struct parity *p, int param, const float *g, int64_
     const double far = fmin(0.1, 2e-3 / norm);
     for (int64_t i = 0; i < n; i++) along[i] = (float)((double)g[i] / norm);
     derivative_agrees(p, param, along, far, 5e-3, "along the gradient");
-    uint32_t x = 12345;             /* signs at random, leaning to the gradient so that the change can be seen */
+    uint32_t x = 12345; /* signs at random, leaning to the gradient so that the change can be seen */
     for (int64_t i = 0; i < n; i++) {
         x = x * 1664525 + 1013904223;
         along[i] = (float)((double)g[i] / norm * (x >> 31 ? 1.5 : 0.25));
