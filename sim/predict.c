@@ -171,7 +171,7 @@ static void time_of(struct predict *r, const struct cost *c, const double *op_s,
     arena_free(&scratch);
 }
 
-static void rates_of(struct predict *r, const struct job *j)
+void predict_rates(struct predict *r, const struct job *j)
 {
     const double tok = (double)j->plan.gbs * j->plan.seq;
     r->peak_dtype = j->plan.precision == PRECISION_FP32 ? DT_F32 : DT_BF16;
@@ -195,5 +195,5 @@ void predict_job(struct predict *r, struct program *pr, struct arena *a, const s
     memcpy(r->place, c.place, sizeof r->place);
     time_of(r, &c, op_s, price);
     memory_of(r, a, &c, price);
-    rates_of(r, j);
+    predict_rates(r, j);
 }

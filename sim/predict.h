@@ -26,5 +26,7 @@ struct predict {
  * are planned for stacks whose memory is (stack.arena) when the stages have at most PREDICT_PLANNED_ITEMS items
  * together. */
 void predict_job(struct predict *r, struct program *pr, struct arena *a, const struct job *j);
+/* What follows from step_s alone: tokens/s, TFLOPS, MFU, and what they are counted by. */
+void predict_rates(struct predict *r, const struct job *j);
 
 #endif

@@ -15,7 +15,7 @@ static const double WITHIN = 1.02;          /* of the best: what is reported bes
 /* A node is a grid and micro-batch (its first plan stands for all), or one plan. */
 enum level { LEVEL_MANY, LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
 struct node { double bound_s; struct search_point point; uint8_t recompute, level; };
-struct found { double step_s, live_B; struct search_point point; uint8_t recompute; };
+struct found { double step_s, peak_B; struct search_point point; uint8_t recompute; };
 struct grid_state { uint8_t holds, opened, fits; };      /* states fit in some plan; a plan was taken; one fits */
 struct need { double live_B; struct search_point point; int32_t only_states; };
 
@@ -121,6 +121,15 @@ static void wait_grid(struct hunt *h, int grid)
 
 /* ---- taking one ---- */
 
+/* All that the plan would hold if nothing were ever reused: what fits so needs no planned offsets to be known to fit. */
+static double without_reuse_B(const struct program *pr)
+{
+    double sum_B = 0;
+    for (int i = 1; i < pr->n_buf; i++)
+        if (!pr->buf[i].view) sum_B += ((double)buf_B(&pr->buf[i]) + 64) * (pr->buf[i].keep == KEEP_MICRO ? pr->n_micro : 1);
+    return sum_B;
+}
+
 static struct found simulate(struct hunt *h, const struct node *n)
 {
     struct arena a = { 0 };
@@ -135,8 +144,13 @@ static struct found simulate(struct hunt *h, const struct node *n)
     cost_init(&cost, &pr, j);
     const double *op_s = cost_all_s(&cost, &a);
     sim_step(&sim, &a, &cost, op_s, pass_price_all(&cost, op_s, &a));
-    struct found f = { sim.step_s, 0, n->point, n->recompute };
-    for (int s = 0; s < pr.n_stage; s++) f.live_B = fmax(f.live_B, sim.live_B[s]);
+    struct found f = { .step_s = sim.step_s, .point = n->point, .recompute = n->recompute };
+    for (int s = 0; s < pr.n_stage; s++) f.peak_B = fmax(f.peak_B, sim.live_B[s]);
+    if (j->stack.arena && f.peak_B <= h->room_B && without_reuse_B(&pr) > h->room_B) {
+        struct predict whole;
+        predict_job(&whole, NULL, &a, j);
+        f.peak_B = whole.peak_B;
+    }
     arena_free(&a);
     h->r->simulated++;
     return f;
@@ -182,8 +196,8 @@ static void check_memory(struct hunt *h, struct node n)
 static void take(struct hunt *h, const struct node *n)
 {
     const struct found f = simulate(h, n);
-    if (f.live_B > h->room_B) {
-        recompute_more(h, n, f.live_B);
+    if (f.peak_B > h->room_B) {
+        recompute_more(h, n, f.peak_B);
         return;
     }
     h->grid[n->point.grid].fits = 1;
@@ -216,18 +230,20 @@ static int found_order(const void *a, const void *b)
     return order ? order : (x->recompute > y->recompute) - (x->recompute < y->recompute);
 }
 
+/* As predict answers about the plan. */
 static struct search_hit hit_of(const struct hunt *h, const struct found *f)
 {
-    struct job *j = malloc(sizeof *j);
-    struct search_hit hit;
+    struct arena a = { 0 };
+    struct job *j = arena_alloc(&a, sizeof *j);
+    struct predict whole = { .step_s = f->step_s, .peak_B = f->peak_B };
     struct diag d;
     *j = *h->job;
     search_space_plan(j, &h->space, &f->point, f->recompute, &d);
-    const double tokens_per_s = (double)j->plan.gbs * j->plan.seq / f->step_s / j->plan.gpus;
-    hit = (struct search_hit){ .plan = j->plan, .step_s = f->step_s, .tokens_per_s_gpu = tokens_per_s,
-                               .tflops = tokens_per_s * model_flop_per_token(&j->model, j->plan.seq, j->plan.vocab_padded) / 1e12,
-                               .peak_B = f->live_B + h->job->system.overhead_B + h->job->stack.overhead_B };
-    free(j);
+    if (j->stack.arena) predict_job(&whole, NULL, &a, j);
+    else predict_rates(&whole, j);
+    const struct search_hit hit = { .plan = j->plan, .step_s = whole.step_s, .tflops = whole.tflops_gpu,
+                                    .tokens_per_s_gpu = whole.tokens_per_s_gpu, .peak_B = whole.peak_B };
+    arena_free(&a);
     return hit;
 }
 
