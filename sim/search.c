@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const double WITHIN = 1.02;          /* of the best: what is reported besides the first `top` */
+static const double WITHIN = 1.02;          /* of the best: all of these are reported             */
+static const double NEAR = 1.25;            /* how far the first `top` may be from the best        */
 
 /* A node is a grid and micro-batch (its first plan stands for all), or one plan. */
 enum level { LEVEL_MANY, LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
@@ -29,7 +30,8 @@ struct hunt {
     struct found *found; int32_t n_found;
     struct grid_state *grid;
     struct need least;                      /* the plan that comes nearest to fitting */
-    double best_s, room_B;                  /* bytes left for what the program holds  */
+    double *first_s; int top;               /* the lowest steps found, ascending; how many are asked for */
+    double room_B;                          /* bytes left for what the program holds  */
     struct search_result *r;
 };
 
@@ -193,6 +195,14 @@ static void check_memory(struct hunt *h, struct node n)
     heap_push(h, n);
 }
 
+static void keep_first(struct hunt *h, double step_s)
+{
+    int i = h->top - 1;
+    if (step_s >= h->first_s[i]) return;
+    for (; i > 0 && step_s < h->first_s[i - 1]; i--) h->first_s[i] = h->first_s[i - 1];
+    h->first_s[i] = step_s;
+}
+
 static void take(struct hunt *h, const struct node *n)
 {
     const struct found f = simulate(h, n);
@@ -204,12 +214,18 @@ static void take(struct hunt *h, const struct node *n)
     h->r->fits++;
     if (f.step_s == INFINITY) return;
     h->found[h->n_found++] = f;
-    h->best_s = fmin(h->best_s, f.step_s);
+    keep_first(h, f.step_s);
+}
+
+/* Above this bound nothing is looked at. */
+static double limit_s(const struct hunt *h)
+{
+    return fmax(WITHIN * h->first_s[0], fmin(h->first_s[h->top - 1], NEAR * h->first_s[0]));
 }
 
 static void hunt(struct hunt *h)
 {
-    while (h->n_heap && h->heap[0].bound_s < WITHIN * h->best_s && h->r->simulated < SEARCH_SIMULATE) {
+    while (h->n_heap && h->heap[0].bound_s < limit_s(h) && h->r->simulated < SEARCH_SIMULATE) {
         const struct node n = heap_pop(h);
         switch ((enum level)n.level) {
         case LEVEL_MANY: open_many(h, &n); break;
@@ -248,11 +264,12 @@ static struct search_hit hit_of(const struct hunt *h, const struct found *f)
 }
 
 /* The best `top`, and all within WITHIN of the best. */
-static void answer_hits(struct hunt *h, int top)
+static void answer_hits(struct hunt *h)
 {
     struct search_result *r = h->r;
+    const double same_s = WITHIN * h->first_s[0];
     qsort(h->found, (size_t)h->n_found, sizeof *h->found, found_order);
-    while (r->n_hit < h->n_found && (r->n_hit < top || h->found[r->n_hit].step_s <= WITHIN * h->best_s)) r->n_hit++;
+    while (r->n_hit < h->n_found && (r->n_hit < h->top || h->found[r->n_hit].step_s <= same_s)) r->n_hit++;
     r->hit = arena_alloc(h->arena, (size_t)(r->n_hit + 1) * sizeof *r->hit);
     for (int i = 0; i < r->n_hit; i++) r->hit[i] = hit_of(h, &h->found[i]);
 }
@@ -289,8 +306,9 @@ static void answer_rejects(struct hunt *h)
 static void answer_proof(struct hunt *h)
 {
     const double left_s = h->n_heap ? h->heap[0].bound_s : INFINITY;
-    h->r->proven = h->n_found > 0 && left_s >= h->best_s;
-    h->r->gap = h->n_found && !h->r->proven ? (h->best_s - left_s) / h->best_s : 0;
+    const double best_s = h->first_s[0];
+    h->r->proven = h->n_found > 0 && left_s >= best_s;
+    h->r->gap = h->n_found && !h->r->proven ? (best_s - left_s) / best_s : 0;
 }
 
 static enum err nothing_passes(const struct hunt *h, struct diag *d)
@@ -327,11 +345,13 @@ static double clock_s(void)
 
 static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, const struct job *j, const struct search_ask *ask)
 {
-    *h = (struct hunt){ .job = j, .arena = a, .r = r, .best_s = INFINITY, .least.live_B = INFINITY,
+    *h = (struct hunt){ .job = j, .arena = a, .r = r, .top = ask->top > 0 ? ask->top : 1, .least.live_B = INFINITY,
                         .room_B = j->system.memory_B - j->system.overhead_B - j->stack.overhead_B };
     search_space_init(&h->space, a, j, ask->fixed);
     h->bounds = search_bound_open(a, &h->space);
     h->grid = arena_alloc(a, (size_t)h->space.n_grid * sizeof *h->grid + 1);
+    h->first_s = arena_alloc(a, (size_t)h->top * sizeof *h->first_s);
+    for (int i = 0; i < h->top; i++) h->first_s[i] = INFINITY;
     h->points = arena_alloc(a, (size_t)4 * LAYOUT_CHUNKS * sizeof *h->points);
     h->found = arena_alloc(a, SEARCH_SIMULATE * sizeof *h->found);
     *r = (struct search_result){ .grids = h->space.grids, .gbs_valid = h->space.gbs_valid, .with_mbs = h->space.with_mbs,
@@ -345,7 +365,7 @@ enum err search_run(struct search_result *r, struct arena *a, const struct job *
     hunt_open(&h, r, a, j, ask);
     for (int g = 0; g < h.space.n_grid; g++) wait_grid(&h, g);
     hunt(&h);
-    answer_hits(&h, ask->top);
+    answer_hits(&h);
     answer_rejects(&h);
     answer_proof(&h);
     r->total_s = clock_s() - from_s;
