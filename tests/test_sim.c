@@ -285,6 +285,67 @@ START_TEST(longer_ops_never_shorten_a_step)
 }
 END_TEST
 
+/* ---- a recorded load ---- */
+
+/* A load as a run would record it: up to half more or less rows than even, rank by rank. */
+static void skewed_load(struct load *l, const struct both *b, struct arena *a)
+{
+    struct diag d = { 0 };
+    ck_assert_msg(load_from_trace(l, a, &b->pr, &b->j, &b->t, &d) == OK, "%s", d.text);
+    for (int i = 0; i < l->n_rank * l->n_layer * l->n_micro; i++)
+        for (int at = 0; at < 2; at++) {
+            int32_t *rows = &l->rows[2 * i + at];
+            if (*rows >= 0) *rows = (int32_t)(b->pr.even[at] / 2 + test_random(&state, (int)b->pr.even[at]));
+        }
+}
+
+static double step_of(const struct trace *t)
+{
+    int64_t last_ns = 0;
+    for (int64_t i = 0; i < t->n; i++) last_ns = t->span[i].t1_ns > last_ns ? t->span[i].t1_ns : last_ns;
+    return 1e-9 * (double)last_ns;
+}
+
+static const char *const load_jobs[] = {
+    "model tiny-moe system host stack moefold gpus 4 ep 4 gbs 8 seq 64",
+    "model tiny-moe system host stack moefold gpus 8 ep 4 etp 2 cp 2 gbs 8 seq 64",
+    "model tiny-moe system host stack moefold gpus 8 pp 2 tp 2 ep 4 gbs 8 seq 64",
+    "model tiny-moe system h100-sxm gpus 8 pp 2 vpp 2 ep 4 gbs 64 seq 64 split-wgrad 1 ep-overlap 1",
+    "model tiny-moe system h100-sxm gpus 16 pp 4 cp 2 ep 2 etp 2 gbs 16 seq 64 recompute full",
+};
+
+/* Ranks under a load: its rows come back from the spans, a class at its busiest rank is never faster than the ranks
+ * themselves, all lines still sum, and waiting for busier ranks is no slow link. */
+START_TEST(ranks_under_a_load)
+{
+    struct arena a = { 0 };
+    struct both b;
+    struct load load, again;
+    struct diag d = { 0 };
+    struct sim_lines even, skewed;
+    job_both(&b, &a, load_jobs[_i]);
+    sweep_both(&b, &a, 1);
+    sim_account(&even, &b.c, b.u, &b.t, 0);
+    skewed_load(&load, &b, &a);
+    struct trace ranks, classes;
+    sim_sweep(&ranks, &a, &b.c, b.u, &load, 1);
+    sim_sweep(&classes, &a, &b.c, b.u, &load, 0);
+    ck_assert(load_from_trace(&again, &a, &b.pr, &b.j, &ranks, &d) == OK);
+    const size_t n = (size_t)load.n_rank * (size_t)load.n_layer * (size_t)load.n_micro * 2;
+    ck_assert_mem_eq(again.rows, load.rows, n * sizeof *load.rows);
+    ck_assert_int_eq(ranks.n, b.t.n);
+    ck_assert(step_of(&ranks) <= step_of(&classes) + 1e-9);
+    ck_assert(step_of(&ranks) >= 0.5 * step_of(&b.t));
+    for (int s = 0; s < b.pr.n_stage; s++) {
+        sim_account(&skewed, &b.c, b.u, &ranks, s);
+        assert_lines(&skewed, last_s(&ranks, &b.j, s), 1e-9 * (double)b.u[s].n_item);
+    }
+    sim_account(&skewed, &b.c, b.u, &ranks, 0);
+    ck_assert(b.pr.n_stage > 1 || (even.bubble_s == 0 && skewed.bubble_s > 0));
+    arena_free(&a);
+}
+END_TEST
+
 static int by_key(const void *a, const void *b)
 {
     const struct span *x = a, *y = b;
@@ -363,6 +424,7 @@ int main(void)
     tcase_add_loop_test(all, real_plans, 0, LEN(jobs));
     tcase_add_loop_test(all, real_plans_random_durations, 0, LEN(jobs));
     tcase_add_loop_test(all, every_rank_is_its_class, 0, 6);
+    tcase_add_loop_test(all, ranks_under_a_load, 0, LEN(load_jobs));
     tcase_add_loop_test(all, lines_sum_to_the_step, 0, LEN(jobs));
     tcase_add_loop_test(all, spans_of_a_stream_do_not_overlap, 0, LEN(jobs));
     tcase_add_loop_test(all, ops_count_the_models_flop, 0, LEN(jobs));
