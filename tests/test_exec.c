@@ -3,6 +3,8 @@
  * SGD (which shows a gradient's scale) and with AdamW. Beside it: what the executor counts while it runs (live
  * bytes, touched arena, items) equals what unroll predicted, and a run repeats bit for bit. Every run poisons
  * unborn and dead buffers. */
+#include "models/load.h"
+#include "sim/sim.h"
 #include "tests/parity.h"
 
 enum { ACT = 1 << RECOMPUTE_MOE_ACT, NORM = 1 << RECOMPUTE_LAYERNORM, UP = 1 << RECOMPUTE_MLA_UP_PROJ,
@@ -120,7 +122,8 @@ END_TEST
 
 /* ---- traces ---- */
 
-/* The measured trace has one span for every unrolled item of every rank, no other, in order, with whole times. */
+/* The measured trace has one span for every unrolled item of every rank, no other, in order, with whole times.
+ */
 START_TEST(every_item_has_its_span)
 {
     const struct fold f = { .name = "spans", .family = MLA, .pp = 2, .vpp = 2, .dp = 2, .ep = 2, .woven = 1 };
@@ -141,6 +144,43 @@ START_TEST(every_item_has_its_span)
             }
         }
     ck_assert_int_eq(k, p.r.trace.n);
+    parity_close(&p);
+}
+END_TEST
+
+static const struct fold joined[] = {
+    { .name = "tp2 pp2 dp2 / ep2 etp2", .family = MLA, .tp = 2, .pp = 2, .dp = 2, .ep = 2, .etp = 2 },
+    { .name = "woven pp2 vpp2 / ep4", .family = GQA, .pp = 2, .vpp = 2, .dp = 4, .ep = 4, .woven = 1 },
+    { .name = "split pp4 / ep2", .family = TIED_MTP, .pp = 4, .tp = 2, .ep = 2, .split = 1, .recompute = ACT },
+};
+
+/* Every predicted span joins one measured span by its four integers, and at the measured load their rows agree.
+ */
+START_TEST(predicted_spans_join_measured_ones)
+{
+    struct parity p;
+    struct cost cost;
+    struct load load;
+    struct trace even, loaded;
+    parity_open(&p, &joined[_i], 1, OPTIMIZER_ADAMW);
+    p.ask.steps = 2;
+    ck_assert_msg(parity_run(&p) == OK, "%s", p.d.text);
+    cost_init(&cost, &p.pr, &p.j);
+    ck_assert_msg(load_from_trace(&load, &p.a, &p.pr, &p.j, &p.r.trace, &p.d) == OK, "%s", p.d.text);
+    sim_sweep(&even, &p.a, &cost, p.u, NULL, 1);
+    sim_sweep(&loaded, &p.a, &cost, p.u, &load, 1);
+    ck_assert_int_eq(even.n, p.r.trace.n);
+    ck_assert_int_eq(loaded.n, p.r.trace.n);
+    for (int64_t k = 0; k < even.n; k++) {
+        const struct span *x = &p.r.trace.span[k], *y = &loaded.span[k], *z = &even.span[k];
+        ck_assert_msg(x->iter == y->iter && x->rank == y->rank && x->step == y->step && x->op == y->op,
+                      "%s: span %lld has no partner", joined[_i].name, (long long)k);
+        ck_assert(x->rank == z->rank && x->step == z->step && x->op == z->op);
+        ck_assert_msg(x->rows[0] == y->rows[0] && x->rows[1] == y->rows[1],
+                      "%s: rank %d, step %d, %s: measured rows %d %d, predicted %d %d", joined[_i].name,
+                      x->rank, x->step, op_name((enum op_kind)p.pr.op[x->op].kind), x->rows[0], x->rows[1],
+                      y->rows[0], y->rows[1]);
+    }
     parity_close(&p);
 }
 END_TEST
@@ -216,6 +256,7 @@ int main(void)
     tcase_add_loop_test(t, routing_is_far_from_ties, 0, FAMILY_TEST_COUNT);
     tcase_add_loop_test(t, fold_equals_one_rank, 0, 2 * ((LEN(folds) - 1) / PARITY_STRIDE + 1));
     tcase_add_test(run, every_item_has_its_span);
+    tcase_add_loop_test(run, predicted_spans_join_measured_ones, 0, LEN(joined));
     tcase_add_test(run, spans_obey_order_deps_and_lives);
     tcase_add_test(run, two_runs_are_the_same_bits);
     suite_add_tcase(s, t);
