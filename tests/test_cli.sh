@@ -2,7 +2,7 @@
 # The command line's contract: exit codes, one JSON document on stdout and nothing else there, one line on stderr that
 # begins "moefold: " for every refusal. Usage: test_cli.sh MOEFOLD JSON_CHECK, the program and one that reads JSON.
 set -u
-moefold=$1 json_check=$2
+moefold=$(realpath "$1") json_check=$(realpath "$2")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"

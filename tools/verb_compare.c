@@ -8,6 +8,7 @@
 #include "tools/verb.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Everything that is laid side by side, in one arena. */
 struct compare {
@@ -217,6 +218,15 @@ static json_t *document(const struct compare *c, const struct kind_row *kind, in
     return doc;
 }
 
+/* Ranks that take turns on a core measure each other too. */
+static void show_crowding(const struct compare *c)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (strcmp(c->job.system.name, "host") == 0 && c->job.plan.gpus > cores)
+        printf("  %d ranks shared this machine's %ld cores: measured times hold each other's work, predicted ones do not\n",
+               c->job.plan.gpus, cores);
+}
+
 static void show(struct arena *a, const struct compare *c, const struct kind_row *kind, int n, double bare_s)
 {
     const struct head_row step = step_row(c), tflops = tflops_row(c);
@@ -234,6 +244,7 @@ static void show(struct arena *a, const struct compare *c, const struct kind_row
            "span\n",
            (long long)c->join.joined, (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED],
            1e3 * bare_s);
+    show_crowding(c);
 }
 
 static enum err verdict(const struct compare *c, struct diag *d)
