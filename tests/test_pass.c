@@ -206,6 +206,43 @@ START_TEST(pairs_are_live_bytes)
 }
 END_TEST
 
+static double most_live_B(const struct program *pr, const struct pass_price *price)
+{
+    double most_B = 0;
+    for (int s = 0; s < pr->n_stage; s++) most_B = fmax(most_B, sim_live(pr, price, s).live_B);
+    return most_B;
+}
+
+/* A larger buffer never lowers a peak, and as more bytes never a step. */
+START_TEST(larger_buffers_never_help)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    struct cost c;
+    struct sim_result before, after;
+    uint64_t state = 5;
+    test_job(&j, &a, live_jobs[2]);
+    program_build(&pr, &a, &j);
+    cost_init(&c, &pr, &j);
+    const double *op_s = cost_all_s(&c, &a);
+    const struct pass_price *price = pass_price_all(&c, op_s, &a);
+    sim_step(&before, &a, &c, op_s, price);
+    for (int n = 0; n < 100; n++) {
+        const double was_B = most_live_B(&pr, price);
+        struct buf *b = &pr.buf[1 + test_random(&state, pr.n_buf - 1)];
+        b->rows += 1 + test_random(&state, 1000);
+        op_s = cost_all_s(&c, &a);
+        price = pass_price_all(&c, op_s, &a);
+        sim_step(&after, &a, &c, op_s, price);
+        ck_assert(most_live_B(&pr, price) >= was_B);
+        ck_assert(after.step_s >= before.step_s);
+        before = after;
+    }
+    arena_free(&a);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pass");
@@ -213,6 +250,7 @@ int main(void)
     tcase_set_timeout(all, 120);
     tcase_add_test(all, algebra);
     tcase_add_loop_test(all, blocks_make_a_chunk, 0, LEN(block_jobs));
+    tcase_add_test(all, larger_buffers_never_help);
     tcase_add_loop_test(all, pairs_are_live_bytes, 0, LEN(live_jobs));
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
