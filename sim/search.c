@@ -358,11 +358,30 @@ static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, 
                                  .with_layout = h->space.with_layout, .plans = h->space.plans, .grids_valid = h->space.n_grid };
 }
 
+/* Sizes without which nothing can be counted are refused in plan_resolve's words. */
+static enum err check_sizes(const struct job *j, struct diag *d)
+{
+    struct job one = *j;
+    return j->plan.gpus < 1 || j->plan.gbs < 1 || j->plan.seq < 1 ? plan_resolve(&one, d) : OK;
+}
+
+/* What no degree can cure (a precision without a peak, an option that the stack lacks) refuses every plan alike. */
+static enum err check_first(struct hunt *h, struct diag *d)
+{
+    struct job one = *h->job;
+    for (int mbs = h->space.mbs[0]; h->space.n_grid && mbs <= h->space.mbs[1]; mbs++)
+        if (search_space_points(&h->space, &h->space.grid[0], 0, mbs, h->points).points)
+            return search_space_plan(&one, &h->space, &h->points[0], first_recompute(h, &h->points[0]), d);
+    return OK;
+}
+
 enum err search_run(struct search_result *r, struct arena *a, const struct job *j, const struct search_ask *ask, struct diag *d)
 {
     const double from_s = clock_s();
     struct hunt h;
+    TRY(check_sizes(j, d));
     hunt_open(&h, r, a, j, ask);
+    TRY(check_first(&h, d));
     for (int g = 0; g < h.space.n_grid; g++) wait_grid(&h, g);
     hunt(&h);
     answer_hits(&h);

@@ -64,7 +64,8 @@ struct search_space {
     int64_t refused[SEARCH_RULE_COUNT];
 };
 
-/* Counts the whole space and lists its grids. `fixed`: a byte per plan option. `j`: resolved for any of its plans. */
+/* Counts the whole space and lists its grids. `fixed`: a byte per plan option. `j`: as read, its degrees open
+ * (plan_read_open) or resolved for any of its plans. */
 void search_space_init(struct search_space *s, struct arena *a, const struct job *j, const char *fixed);
 /* -1, or the rule about model and sequence that refuses the folding. */
 int search_space_refuses(const struct search_space *s, const struct search_grid *g);
