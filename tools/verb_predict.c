@@ -279,7 +279,7 @@ static json_t *memory_json(const struct view *v)
     json_t *m = json_pack("{s:i,s:i}", "worst_rank", fold_rank(&v->job->plan, first), "worst_stage",
                           r->worst_stage);
     json_object_set_new(m, "peak_B", json_integer((json_int_t)r->peak_B));
-    json_object_set_new(m, "peak_gib", report_real(r->stage[r->worst_stage].peak_B / 1073741824.0));
+    json_object_set_new(m, "peak_gib", report_real(r->peak_B / 1073741824.0));
     json_object_set_new(m, "capacity_gib", report_real(r->capacity_B / 1073741824.0));
     json_object_set_new(m, "live_B", json_integer((json_int_t)r->live_B));
     json_object_set_new(m, "arena_B", r->arena_B > 0 ? json_integer((json_int_t)r->arena_B) : json_null());

@@ -16,14 +16,15 @@ static const struct opt flags[] = {
       .help = "also -o: write the best plan to this file" },
 };
 
-struct hit_row { struct search_hit hit; int32_t place; const char *same, *line; };
+struct hit_row { struct search_hit hit; double needs_B; int32_t place; const char *same, *line; };
 static const struct report_col hit_cols[] = {
     { NULL, "#", REPORT_INT, offsetof(struct hit_row, place) },
     { NULL, "", REPORT_TEXT, offsetof(struct hit_row, same) },
     { "step_s", "step", REPORT_S, offsetof(struct hit_row, hit.step_s) },
     { "tflops_gpu", "TFLOPS/GPU", REPORT_NUMBER, offsetof(struct hit_row, hit.tflops) },
     { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_NUMBER, offsetof(struct hit_row, hit.tokens_per_s_gpu) },
-    { "peak_gib", "peak", REPORT_GIB, offsetof(struct hit_row, hit.peak_B) },
+    { "peak_gib", NULL, REPORT_GIB, offsetof(struct hit_row, hit.peak_B) },
+    { NULL, "memory", REPORT_GIB, offsetof(struct hit_row, needs_B) },
     { NULL, "plan", REPORT_TEXT, offsetof(struct hit_row, line) },
 };
 static const struct report_col space_cols[] = {
@@ -56,18 +57,19 @@ static const struct report_col reject_cols[] = {
     { "reason", "refused because", REPORT_CHARS, offsetof(struct search_reject, reason) },
 };
 
-static struct hit_row *hit_rows(struct arena *a, const struct search_result *r)
+static struct hit_row *hit_rows(struct arena *a, const struct job *j, const struct search_result *r)
 {
+    const double overhead_B = j->system.overhead_B + j->stack.overhead_B;
     struct hit_row *row = arena_alloc(a, (size_t)(r->n_hit + 1) * sizeof *row);
     for (int i = 0; i < r->n_hit; i++)
-        row[i] = (struct hit_row){ .hit = r->hit[i], .place = i + 1, .line = answer_plan_line(a, &r->hit[i].plan),
+        row[i] = (struct hit_row){ .hit = r->hit[i], .needs_B = r->hit[i].peak_B + overhead_B, .place = i + 1, .line = answer_plan_line(a, &r->hit[i].plan),
                                    .same = r->hit[i].step_s <= 1.02 * r->hit[0].step_s ? "=" : "" };
     return row;
 }
 
-static json_t *document(struct arena *a, const struct search_result *r)
+static json_t *document(struct arena *a, const struct job *j, const struct search_result *r)
 {
-    struct hit_row *row = hit_rows(a, r);
+    struct hit_row *row = hit_rows(a, j, r);
     json_t *plans = report_rows(&(struct report_list){ hit_cols, LEN(hit_cols), row, sizeof *row, r->n_hit });
     json_t *doc = json_object(), *rejected = json_object();
     for (int i = 0; i < r->n_hit; i++)
@@ -83,7 +85,7 @@ static json_t *document(struct arena *a, const struct search_result *r)
 
 static void show(struct arena *a, const struct job *j, const struct search_result *r)
 {
-    struct hit_row *row = hit_rows(a, r);
+    struct hit_row *row = hit_rows(a, j, r);
     report_table(arena_printf(a,
                               "The best plans for %s on %d GPUs of %s, stack %s, seq %d, global batch %d  (=: "
                               "within 2 %% of the first)",
@@ -106,7 +108,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct se
         ask.fixed[cfg_opt(plan_opts, plan_n_opt, args->plan[i][0]) - plan_opts] = 1;
     const enum err e = search_run(&r, a, j, &ask, d);
     if (e != OK && e != ERR_NO) return e;
-    if (args->json) report_document(document(a, &r));
+    if (args->json) report_document(document(a, j, &r));
     else show(a, j, &r);
     if (e != OK || !*f->out) return e;
     const char *text = plan_text(a, &r.hit[0].plan);
