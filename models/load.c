@@ -1,5 +1,5 @@
-/* Rows of routed buffers: even by formula, or as a run recorded them. Rows that a trace does not have (it was written by one
- * rank per stage) are even. */
+/* Rows of routed buffers: even by formula, or as a run recorded them. Rows that a trace does not have (it was
+ * written by one rank per stage) are even. */
 #include "models/load.h"
 #include <string.h>
 
@@ -16,8 +16,8 @@ static int load_layers(const struct program *pr)
     return n;
 }
 
-enum err load_from_trace(struct load *l, struct arena *a, const struct program *pr, const struct job *j, const struct trace *t,
-                         struct diag *d)
+enum err load_from_trace(struct load *l, struct arena *a, const struct program *pr, const struct job *j,
+                         const struct trace *t, struct diag *d)
 {
     struct load made = { .n_rank = j->plan.gpus, .n_layer = load_layers(pr), .n_micro = pr->n_micro };
     const size_t n = (size_t)made.n_rank * (size_t)made.n_layer * (size_t)made.n_micro * 2;
@@ -46,8 +46,8 @@ void load_rows(int64_t even[2], const struct load *l, const struct program *pr, 
         if (rows[at] >= 0) even[at] = rows[at];
 }
 
-void load_rows_stage(int64_t even[2], const struct load *l, const struct program *pr, const struct job *j, int stage, int layer,
-                     int micro)
+void load_rows_stage(int64_t even[2], const struct load *l, const struct program *pr, const struct job *j,
+                     int stage, int layer, int micro)
 {
     load_rows(even, NULL, pr, 0, layer, micro);
     if (!l || !l->rows) return;

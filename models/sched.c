@@ -1,7 +1,7 @@
-/* Schedules: which ops each pass runs, and which passes each stage takes. Ops exist once per chunk and half; a pass only
- * selects and orders them by id, so a merged or split pass prices and traces the same ops as a plain one. Passes are made
- * when a stage first takes them: those that exist are those that happen. Orders follow Megatron-LM
- * core/pipeline_parallel/schedules.py (get_schedule_table, get_pp_rank_microbatches). */
+/* Schedules: which ops each pass runs, and which passes each stage takes. Ops exist once per chunk and half; a
+ * pass only selects and orders them by id, so a merged or split pass prices and traces the same ops as a plain
+ * one. Passes are made when a stage first takes them: those that exist are those that happen. Orders follow
+ * Megatron-LM core/pipeline_parallel/schedules.py (get_schedule_table, get_pp_rank_microbatches). */
 #include "models/sched.h"
 #include <assert.h>
 
@@ -25,7 +25,8 @@ static void sched_push(struct sched *s, int op)
     struct program *pr = s->pr;
     if (pr->n_order == s->room_order) {
         s->room_order = s->room_order ? 2 * s->room_order : 1024;
-        pr->order = arena_grow(pr->arena, pr->order, (size_t)pr->n_order, (size_t)s->room_order, sizeof *pr->order);
+        pr->order =
+            arena_grow(pr->arena, pr->order, (size_t)pr->n_order, (size_t)s->room_order, sizeof *pr->order);
     }
     pr->order[pr->n_order++] = op;
 }
@@ -52,8 +53,8 @@ static void sched_push_last(struct sched *s, const struct chunk *c)
     }
 }
 
-/* One part (a run of equal `part`) of the ops [from, to); returns where the next begins. With split weight gradients only
- * the BWD_INPUT ops are taken. */
+/* One part (a run of equal `part`) of the ops [from, to); returns where the next begins. With split weight
+ * gradients only the BWD_INPUT ops are taken. */
 static int sched_push_part(struct sched *s, int from, int to)
 {
     int op = from;
@@ -62,7 +63,7 @@ static int sched_push_part(struct sched *s, int from, int to)
     return op;
 }
 
-/* Parts of backward and forward in turn, backward one ahead: B.combine F.attention | B.experts F.dispatch | ... */
+/* Parts in turn, backward one ahead: B.combine F.attention | B.experts F.dispatch | ... */
 static void sched_push_woven(struct sched *s, const struct chunk *f, const struct chunk *b)
 {
     int i = f->fwd, k = b->bwd;
@@ -128,8 +129,9 @@ static int32_t *sched_last_adds(const struct program *pr)
     return last;
 }
 
-/* A reduction goes under its chunk's last backward unless another chunk adds to its gradient, or it (or an earlier one of
- * the same gradient) meets other stages: a stage that waits in mid-schedule for one that is later would hang both. */
+/* A reduction goes under its chunk's last backward unless another chunk adds to its gradient, or it (or an
+ * earlier one of the same gradient) meets other stages: a stage that waits in mid-schedule for one that is
+ * later would hang both. */
 static void sched_place_reduces(struct sched *s)
 {
     const struct program *pr = s->pr;
@@ -154,11 +156,12 @@ static int sched_pass_make(struct sched *s, enum pass_kind kind, int vf, int vb)
         pr->pass = arena_grow(pr->arena, pr->pass, (size_t)pr->n_pass, (size_t)s->room_pass, sizeof *pr->pass);
     }
     const int whole = kind == PASS_START || kind == PASS_OPTIM;
-    const int f = whole ? s->stage : vf < 0 ? -1 : vf * s->pp + s->stage, b = vb < 0 ? -1 : vb * s->pp + s->stage;
+    const int f = whole ? s->stage : vf < 0 ? -1 : vf * s->pp + s->stage;
+    const int b = vb < 0 ? -1 : vb * s->pp + s->stage;
     const int first = pr->n_order;
     sched_push_ops(s, kind, f < 0 ? NULL : &pr->chunk[f], b < 0 ? NULL : &pr->chunk[b]);
-    pr->pass[pr->n_pass] = (struct pass){ .kind = (uint8_t)kind, .chunk = { (int16_t)f, (int16_t)b }, .first = first,
-                                          .n = pr->n_order - first };
+    pr->pass[pr->n_pass] = (struct pass){ .kind = (uint8_t)kind, .chunk = { (int16_t)f, (int16_t)b },
+                                          .first = first, .n = pr->n_order - first };
     return pr->n_pass++;
 }
 
@@ -199,8 +202,9 @@ static struct slot sched_mirror(const struct sched *s, int k)
     return (struct slot){ s->slot[k].micro, s->vpp - 1 - s->slot[k].v };
 }
 
-/* Slot k of a stage: forward k, and the backward that is `warmup` behind. A split backward's weight half waits until the
- * next forward has been issued, so that the next stage gets its input sooner; woven or flushing it follows at once. */
+/* Slot k of a stage: forward k, and the backward that is `warmup` behind. A split backward's weight half waits
+ * until the next forward has been issued, so that the next stage gets its input sooner; woven or flushing it
+ * follows at once. */
 static void sched_slot(struct sched *s, int k, int warmup)
 {
     const int has_f = k < s->n_slot, has_b = k >= warmup;
@@ -240,9 +244,10 @@ static void sched_slots(struct sched *s)
             for (int m = first; m < n && m < first + s->group; m++) s->slot[k++] = (struct slot){ m, v };
 }
 
-/* How far a rank's streams may be apart, in steps. Less costs less memory (an activation a step), too little is a ring of
- * ranks that wait for each other. Where a group has `spare` micro-batches more than stages, what the last stage sends waits
- * that many slots for the first to take it; found by unroll_check over all schedules with pp 2..6, vpp 2..3, spare 0..6. */
+/* How far a rank's streams may be apart, in steps. Less costs less memory (an activation a step), too little is
+ * a ring of ranks that wait for each other. Where a group has `spare` micro-batches more than stages, what the
+ * last stage sends waits that many slots for the first to take it; found by unroll_check over all schedules
+ * with pp 2..6, vpp 2..3, spare 0..6. */
 static int sched_lead(const struct sched *s)
 {
     const int steps = (s->merged ? 1 : 2) + s->split, spare = s->vpp > 1 ? s->group - s->pp : 0;

@@ -7,7 +7,8 @@
 #define MODELS_SCHED_H
 #include "models/program.h"
 
-/* Fills pass, order, step, n_step, lead of a program whose ops are built. */
+/* Fills pass, order, step, n_step, lead of a program whose ops, chunks, stages and n_micro are there. lead is 2, more
+ * where an interleaved schedule would lock up: split backward, or groups of more micro-batches than stages. */
 void sched_build(struct program *pr, const struct job *j);
 /* Most chunk forwards in flight at once on a stage (cases A07), by the same lists. */
 int sched_in_flight(const struct program *pr, int stage);

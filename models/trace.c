@@ -1,6 +1,6 @@
-/* Traces as files. The format is fixed: "MFTRACE1", a header and spans of 40 bytes, every number little-endian, so that a
- * trace read elsewhere is the same bytes. A file is not trusted: sizes, counts, ranges and order are checked on reading,
- * since everything behind joins by a merge of sorted keys. */
+/* Traces as files. The format is fixed: "MFTRACE1", a header and spans of 40 bytes, every number little-endian,
+ * so that a trace read elsewhere is the same bytes. A file is not trusted: sizes, counts, ranges and order are
+ * checked on reading, since everything behind joins by a merge of sorted keys. */
 #include "models/trace.h"
 #include "models/trace_file.h"
 #include <errno.h>
@@ -10,7 +10,8 @@
 
 enum { SPAN_B = 40 };
 #define TRACE_MAGIC "MFTRACE1"
-enum { HEAD_B = 8 + 8 + 16 + 64 + 48 + 4 + 4 + 8 + 8 };     /* magic, hash, three texts, ranks, iterations, clock, spans */
+/* Magic, hash, three texts, ranks, iterations, clock, spans. */
+enum { HEAD_B = 8 + 8 + 16 + 64 + 48 + 4 + 4 + 8 + 8 };
 
 int64_t trace_ns(double seconds)
 {
@@ -40,14 +41,17 @@ const struct span *trace_find(const struct trace *t, int iter, int rank, int ste
 enum err trace_fits(const struct trace *t, const struct program *pr, const struct job *j, struct diag *d)
 {
     if (t->head.program_hash != pr->hash)
-        return fail(d, ERR_CONFIG, "the trace is of program %016llx, the plan makes program %016llx: not the same plan",
+        return fail(d, ERR_CONFIG,
+                    "the trace is of program %016llx, the plan makes program %016llx: not the same plan",
                     (unsigned long long)t->head.program_hash, (unsigned long long)pr->hash);
     for (int64_t i = 0; i < t->n; i++) {
         const struct span *s = &t->span[i];
         const int known = s->rank < j->plan.gpus, stage = known ? fold_coord(&j->plan, s->rank).pp : 0;
         if (!known || s->step >= pr->n_step[stage] || s->op >= pr->n_op)
-            return fail(d, ERR_CONFIG, "span %lld of the trace has rank %d, step %d, op %d: the program has %d ranks, %d steps, "
-                        "%d ops", (long long)i, s->rank, s->step, s->op, j->plan.gpus, pr->n_step[stage], pr->n_op);
+            return fail(d, ERR_CONFIG,
+                        "span %lld of the trace has rank %d, step %d, op %d: the program has %d ranks, "
+                        "%d steps, %d ops",
+                        (long long)i, s->rank, s->step, s->op, j->plan.gpus, pr->n_step[stage], pr->n_op);
     }
     return OK;
 }
@@ -136,7 +140,8 @@ static enum err trace_get_head(struct trace *t, const unsigned char *from, const
     struct trace_header *h = &t->head;
     from += 8;
     h->program_hash = trace_get(&from, 8);
-    const int ends = trace_get_text(h->source, &from, sizeof h->source) & trace_get_text(h->system, &from, sizeof h->system) &
+    const int ends = trace_get_text(h->source, &from, sizeof h->source) &
+                     trace_get_text(h->system, &from, sizeof h->system) &
                      trace_get_text(h->revision, &from, sizeof h->revision);
     h->n_rank = trace_get32(&from);
     h->n_iter = trace_get32(&from);
@@ -144,8 +149,8 @@ static enum err trace_get_head(struct trace *t, const unsigned char *from, const
     t->n = (int64_t)trace_get(&from, 8);
     if (!ends) return fail(d, ERR_CONFIG, "%.300s: damaged trace: a text of the header does not end", path);
     if (h->n_rank < 1 || h->n_iter < 0 || h->clock_ns < 0 || t->n < 0)
-        return fail(d, ERR_CONFIG, "%.300s: damaged trace: %d ranks, %d iterations, clock %lld ns, %lld spans", path, h->n_rank,
-                    h->n_iter, (long long)h->clock_ns, (long long)t->n);
+        return fail(d, ERR_CONFIG, "%.300s: damaged trace: %d ranks, %d iterations, clock %lld ns, %lld spans",
+                    path, h->n_rank, h->n_iter, (long long)h->clock_ns, (long long)t->n);
     return OK;
 }
 
@@ -165,14 +170,17 @@ static void trace_get_span(struct span *s, const unsigned char *from)
 static enum err trace_check_span(const struct trace *t, int64_t i, const char *path, struct diag *d)
 {
     const struct span *s = &t->span[i];
-    if (s->iter < 0 || s->iter >= t->head.n_iter || s->rank < 0 || s->rank >= t->head.n_rank || s->step < 0 || s->op < 1)
-        return fail(d, ERR_CONFIG, "%.300s: damaged trace: span %lld has iteration %d, rank %d, step %d, op %d", path,
-                    (long long)i, s->iter, s->rank, s->step, s->op);
+    if (s->iter < 0 || s->iter >= t->head.n_iter || s->rank < 0 || s->rank >= t->head.n_rank || s->step < 0 ||
+        s->op < 1)
+        return fail(d, ERR_CONFIG, "%.300s: damaged trace: span %lld has iteration %d, rank %d, step %d, op %d",
+                    path, (long long)i, s->iter, s->rank, s->step, s->op);
     if (s->t1_ns < s->t0_ns || s->rows[0] < 0 || s->rows[1] < 0)
-        return fail(d, ERR_CONFIG, "%.300s: damaged trace: span %lld lasts from %lld to %lld ns, rows %d and %d", path,
+        return fail(d, ERR_CONFIG,
+                    "%.300s: damaged trace: span %lld lasts from %lld to %lld ns, rows %d and %d", path,
                     (long long)i, (long long)s->t0_ns, (long long)s->t1_ns, s->rows[0], s->rows[1]);
     if (i > 0 && trace_compare(&t->span[i - 1], s) >= 0)
-        return fail(d, ERR_CONFIG, "%.300s: damaged trace: span %lld is not behind the one before it", path, (long long)i);
+        return fail(d, ERR_CONFIG, "%.300s: damaged trace: span %lld is not behind the one before it", path,
+                    (long long)i);
     return OK;
 }
 
@@ -203,12 +211,13 @@ static enum err trace_get_all(struct trace *t, struct arena *a, FILE *f, const c
     const int64_t size_B = trace_size_B(f);
     if (size_B < 0) return fail(d, ERR_IO, "%.300s: cannot be read: not a plain file", path);
     if (size_B < HEAD_B || fread(head, 1, HEAD_B, f) != HEAD_B || memcmp(head, TRACE_MAGIC, 8) != 0)
-        return fail(d, ERR_CONFIG, "%.300s: not a trace: it does not begin with a header of %d bytes and " TRACE_MAGIC, path,
+        return fail(d, ERR_CONFIG,
+                    "%.300s: not a trace: it does not begin with a header of %d bytes and " TRACE_MAGIC, path,
                     HEAD_B);
     TRY(trace_get_head(t, head, path, d));
     if (t->n != (size_B - HEAD_B) / SPAN_B || (size_B - HEAD_B) % SPAN_B != 0)
-        return fail(d, ERR_CONFIG, "%.300s: damaged trace: %lld spans announced, %lld bytes of them there", path,
-                    (long long)t->n, (long long)(size_B - HEAD_B));
+        return fail(d, ERR_CONFIG, "%.300s: damaged trace: %lld spans announced, %lld bytes of them there",
+                    path, (long long)t->n, (long long)(size_B - HEAD_B));
     return trace_get_spans(t, a, f, path, d);
 }
 

@@ -1,10 +1,18 @@
-/* Traces as Chrome trace JSON, which Perfetto and chrome://tracing open: a process per rank, a thread per stream. Written as
- * a stream of text: names come from ids, so nothing needs escaping, and a long trace needs no memory. */
+/* Traces as Chrome trace JSON, which Perfetto and chrome://tracing open: a process per rank, a thread per
+ * stream. Written as a stream of text: names come from ids, so nothing needs escaping, and a long trace needs
+ * no memory. */
 #include "models/trace.h"
 #include "models/trace_file.h"
 #include <inttypes.h>
 
-struct chrome { FILE *f; const struct program *pr; const struct job *j; int32_t rank; uint32_t streams; int n; };
+struct chrome {
+    FILE *f;
+    const struct program *pr;
+    const struct job *j;
+    int32_t rank;               /* last named, and which of its streams are */
+    uint32_t streams;
+    int n;                      /* events so far */
+};
 
 /* Begins an event, with the comma that the one before it needs. */
 static void trace_chrome_event(struct chrome *c)
@@ -53,15 +61,16 @@ static void trace_chrome_span(struct chrome *c, const struct span *s)
     fprintf(c->f, "\"ph\":\"X\",\"name\":\"%s", op_name((enum op_kind)o->kind));
     if (o->layer >= 0) fprintf(c->f, " L%d", o->layer);
     if (micro >= 0) fprintf(c->f, " m%d", micro);
-    fprintf(c->f, "\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d", program_pass_name((enum pass_kind)c->pr->pass[t->pass].kind),
-            s->rank, o->stream);
+    fprintf(c->f, "\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d",
+            program_pass_name((enum pass_kind)c->pr->pass[t->pass].kind), s->rank, o->stream);
     trace_chrome_us(c->f, "ts", s->t0_ns);
     trace_chrome_us(c->f, "dur", s->t1_ns - s->t0_ns);
-    fprintf(c->f, ",\"args\":{\"iter\":%d,\"step\":%d,\"op\":%d,\"rows\":%d}}", s->iter, s->step, s->op, s->rows[0]);
+    fprintf(c->f, ",\"args\":{\"iter\":%d,\"step\":%d,\"op\":%d,\"rows\":%d}}", s->iter, s->step, s->op,
+            s->rows[0]);
 }
 
-enum err trace_write_chrome(const struct trace *t, const struct program *pr, const struct job *j, const char *path,
-                            struct diag *d)
+enum err trace_write_chrome(const struct trace *t, const struct program *pr, const struct job *j,
+                            const char *path, struct diag *d)
 {
     struct trace_file file;
     TRY(trace_fits(t, pr, j, d));

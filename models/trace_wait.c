@@ -1,6 +1,7 @@
-/* How long a member of a collective waited for its peers: design rule 3, one function for predicted and measured traces.
- * Members inside a stage meet at the same (step, op); SEND and RECV at their mates; collectives of WORLD and EMBED, which
- * span stages, at the same ordinal. Members whose spans are not in the trace (one rank per stage) are passed over. */
+/* How long a member of a collective waited for its peers: design rule 3, one function for predicted and
+ * measured traces. Members inside a stage meet at the same (step, op); SEND and RECV at their mates;
+ * collectives of WORLD and EMBED, which span stages, at the same ordinal. Members whose spans are not in the
+ * trace (one rank per stage) are passed over. */
 #include "models/trace.h"
 #include <string.h>
 
@@ -65,8 +66,9 @@ static int64_t trace_wait_find(const struct meet *m, const struct span *s, int r
 static int trace_wait_peers(const struct meet *m, const struct span *s, int64_t *peer)
 {
     const struct op *o = &m->pr->op[s->op];
-    const int stage = fold_coord(&m->j->plan, s->rank).pp, own = trace_wait_item(m, stage, s), span = trace_wait_span(o);
-    const int size = fold_size(m->j, (enum group)o->group), p2p = op_family((enum op_kind)o->kind) == FAMILY_P2P;
+    const int stage = fold_coord(&m->j->plan, s->rank).pp, own = trace_wait_item(m, stage, s);
+    const int size = fold_size(m->j, (enum group)o->group), span = trace_wait_span(o);
+    const int p2p = op_family((enum op_kind)o->kind) == FAMILY_P2P;
     int n = 0;
     if (own < 0 || size < 2) return 0;
     fold_members(m->j, (enum group)o->group, s->rank, m->rank);

@@ -1,7 +1,7 @@
-/* One stage's steps written out: what simulator, executor and offset planner walk. Deps come from uses alone: an op waits
- * for whoever wrote what it reads and for whoever used what it writes, on instances (buffer, micro-batch), so backward finds
- * forward's results by naming them. `seen`, a vector clock over streams, drops the deps that others imply and is later what
- * says whether two lives may share bytes. */
+/* One stage's steps written out: what simulator, executor and offset planner walk. Deps come from uses alone:
+ * an op waits for whoever wrote what it reads and for whoever used what it writes, on instances (buffer,
+ * micro-batch), so backward finds forward's results by naming them. `seen`, a vector clock over streams, drops
+ * the deps that others imply and is later what says whether two lives may share bytes. */
 #include "models/unroll.h"
 #include <assert.h>
 #include <stdio.h>
@@ -61,8 +61,8 @@ static int unroll_instance(struct walk *w, int root, int micro)
         w->room_life = (int32_t)more;
     }
     struct life *l = &u->life[u->n_life];
-    *l = (struct life){ .buf = root, .micro = w->pr->buf[root].keep == KEEP_MICRO ? micro : -1, .first = -1, .last_item = -1,
-                        .bytes = buf_B(&w->pr->buf[root]), .offset = -1 };
+    *l = (struct life){ .buf = root, .micro = w->pr->buf[root].keep == KEEP_MICRO ? micro : -1, .first = -1,
+                        .last_item = -1, .bytes = buf_B(&w->pr->buf[root]), .offset = -1 };
     for (int s = 0; s < STREAM_COUNT; s++) l->last[s] = -1;
     w->writer[u->n_life] = -1;
     return *at = u->n_life++;
@@ -80,7 +80,7 @@ static int unroll_stream(const struct walk *w, int item)
     return w->pr->op[w->u->item[item].op].stream;
 }
 
-/* need[s]: the last item of stream s that this use must follow: a read its writer, a write every earlier use. */
+/* need[s]: the last item of stream s that this use must follow: a read its writer, a write all earlier uses. */
 static void unroll_need(const struct walk *w, int life, enum access access, int32_t need[STREAM_COUNT])
 {
     if (access == ACCESS_READ) {
@@ -160,7 +160,8 @@ static void unroll_item(struct walk *w, int step, int op)
     struct unroll *u = w->u;
     const struct op *o = &w->pr->op[op];
     const int i = u->n_item++, micro = unroll_micro(&w->pr->step[u->stage][step], o);
-    u->item[i] = (struct item){ .step = step, .op = op, .micro = micro, .dep = u->n_dep, .mate = unroll_ordinal(w, o) };
+    u->item[i] = (struct item){ .step = step, .op = op, .micro = micro, .dep = u->n_dep,
+                                .mate = unroll_ordinal(w, o) };
     struct use use[OP_USES];
     int life[OP_USES];
     int32_t need[STREAM_COUNT];
@@ -213,7 +214,8 @@ static void unroll_begin(struct walk *w, int stage)
     memset(u->life_of, -1, n_slot * sizeof *u->life_of);
     for (int s = 0; s < STREAM_COUNT; s++) w->last[s] = -1;
     for (int b = 1; b < pr->n_buf; b++)
-        if (pr->buf[b].keep != KEEP_MICRO && pr->buf[b].stage == stage && !pr->buf[b].view) unroll_instance(w, b, -1);
+        if (pr->buf[b].keep != KEEP_MICRO && pr->buf[b].stage == stage && !pr->buf[b].view)
+            unroll_instance(w, b, -1);
 }
 
 void unroll_stage(struct unroll *u, struct arena *a, const struct program *pr, int stage)
@@ -235,15 +237,18 @@ char *unroll_item_text(char *to, size_t to_B, const struct unroll *u, const stru
     const struct item *i = &u->item[item];
     const struct pass *p = &pr->pass[pr->step[u->stage][i->step].pass];
     const struct op *o = &pr->op[i->op];
-    int n = snprintf(to, to_B, "stage %d, step %d (%s", u->stage, i->step, program_pass_name((enum pass_kind)p->kind));
+    int n = snprintf(to, to_B, "stage %d, step %d (%s", u->stage, i->step,
+                     program_pass_name((enum pass_kind)p->kind));
     if (i->micro >= 0)
-        n += snprintf(to + n, to_B - (size_t)n, " of chunk %d, micro-batch %d", p->chunk[o->half == HALF_BWD], i->micro);
+        n += snprintf(to + n, to_B - (size_t)n, " of chunk %d, micro-batch %d", p->chunk[o->half == HALF_BWD],
+                      i->micro);
     snprintf(to + n, to_B - (size_t)n, "): %s", op_name((enum op_kind)o->kind));
     return to;
 }
 
 /* The first item from `from` on with this kind and stream, or n_item. */
-static int unroll_next(const struct unroll *u, const struct program *pr, int from, enum op_kind kind, enum stream stream)
+static int unroll_next(const struct unroll *u, const struct program *pr, int from, enum op_kind kind,
+                       enum stream stream)
 {
     int i = from;
     while (i < u->n_item && (pr->op[u->item[i].op].kind != kind || pr->op[u->item[i].op].stream != stream)) i++;
@@ -256,7 +261,7 @@ static int unroll_chunk(const struct unroll *u, const struct program *pr, int it
     return p->chunk[pr->op[u->item[item].op].half == HALF_BWD];
 }
 
-/* The n-th SEND of `a` meets the n-th RECV of `b`; `ahead` is what the receiving chunk's number is above the sender's. */
+/* The n-th SEND of `a` meets the n-th RECV of `b`, whose chunk is `ahead` of the sender's. */
 static enum err unroll_match(struct unroll *a, struct unroll *b, const struct program *pr, enum stream send,
                              enum stream recv, int ahead, struct diag *d)
 {
@@ -266,12 +271,15 @@ static enum err unroll_match(struct unroll *a, struct unroll *b, const struct pr
         k = unroll_next(b, pr, k, OP_RECV, recv);
         if (i == a->n_item && k == b->n_item) return OK;
         if (k == b->n_item)
-            return fail(d, ERR_NO, "%s has no RECV in stage %d to meet", unroll_item_text(from, sizeof from, a, pr, i), b->stage);
+            return fail(d, ERR_NO, "%s has no RECV in stage %d to meet",
+                        unroll_item_text(from, sizeof from, a, pr, i), b->stage);
         if (i == a->n_item)
-            return fail(d, ERR_NO, "%s has no SEND in stage %d to meet", unroll_item_text(to, sizeof to, b, pr, k), a->stage);
+            return fail(d, ERR_NO, "%s has no SEND in stage %d to meet",
+                        unroll_item_text(to, sizeof to, b, pr, k), a->stage);
         if (a->item[i].micro != b->item[k].micro || unroll_chunk(a, pr, i) + ahead != unroll_chunk(b, pr, k))
             return fail(d, ERR_NO, "%s meets %s: not the same micro-batch and boundary",
-                        unroll_item_text(from, sizeof from, a, pr, i), unroll_item_text(to, sizeof to, b, pr, k));
+                        unroll_item_text(from, sizeof from, a, pr, i),
+                        unroll_item_text(to, sizeof to, b, pr, k));
         a->item[i].mate = k;
         b->item[k].mate = i;
     }
@@ -287,7 +295,7 @@ static int unroll_count(const struct unroll *u, const struct program *pr, enum g
     return n;
 }
 
-/* Every stage of the world, and every stage that holds an input table, has as many collectives of that group. */
+/* Every stage of the world, and every stage that holds an input table, has equally many of its collectives. */
 static enum err unroll_counts(const struct unroll *u, const struct program *pr, enum group g, struct diag *d)
 {
     int first = -1, n_first = 0;

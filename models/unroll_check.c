@@ -1,6 +1,7 @@
-/* What must hold before a program may run. Each stage alone: every op has its operands, no life is read before it is
- * written, no work is done for nobody, a group keeps to one stream, no two lives collide in memory. All stages together: the
- * program is played at zero price, which needs no model of time, only of who waits for whom; what cannot go on is a ring. */
+/* What must hold before a program may run. Each stage alone: every op has its operands, no life is read before
+ * it is written, no work is done for nobody, a group keeps to one stream, no two lives collide in memory. All
+ * stages together: the program is played at zero price, which needs no model of time, only of who waits for
+ * whom; what cannot go on is a ring. */
 #include "models/unroll.h"
 #include <stdio.h>
 #include <string.h>
@@ -13,8 +14,10 @@ static enum err unroll_check_operands(const struct program *pr, struct diag *d)
 {
     for (int op = 1; op < pr->n_op; op++)
         if (!op_io_complete(&pr->op[op]))
-            return fail(d, ERR_NO, "op %d: %s of layer %d lacks an operand or has one too many: it takes \"%s\"", op,
-                        op_name((enum op_kind)pr->op[op].kind), pr->op[op].layer, op_io_text((enum op_kind)pr->op[op].kind));
+            return fail(d, ERR_NO,
+                        "op %d: %s of layer %d lacks an operand or has one too many: it takes \"%s\"", op,
+                        op_name((enum op_kind)pr->op[op].kind), pr->op[op].layer,
+                        op_io_text((enum op_kind)pr->op[op].kind));
     return OK;
 }
 
@@ -29,7 +32,8 @@ static enum err unroll_check_streams(const struct program *pr, struct diag *d)
         if (stream_of[o->group] >= 0 && stream_of[o->group] != o->stream)
             return fail(d, ERR_NO, "op %d: %s on stream %s, but group %s has collectives on stream %s too", op,
                         op_name((enum op_kind)o->kind), op_stream_name((enum stream)o->stream),
-                        fold_group_name((enum group)o->group), op_stream_name((enum stream)stream_of[o->group]));
+                        fold_group_name((enum group)o->group),
+                        op_stream_name((enum stream)stream_of[o->group]));
         stream_of[o->group] = o->stream;
     }
     return OK;
@@ -41,7 +45,8 @@ static int unroll_check_life(const struct unroll *u, const struct program *pr, c
 }
 
 /* Weights and optimizer state come from outside; everything else is written before it is read or added to. */
-static enum err unroll_check_written(const struct unroll *u, const struct program *pr, struct arena *a, struct diag *d)
+static enum err unroll_check_written(const struct unroll *u, const struct program *pr, struct arena *a,
+                                     struct diag *d)
 {
     char *written = arena_alloc(a, (size_t)u->n_life + 1), text[TEXT_B];
     for (int i = 0; i < u->n_item; i++) {
@@ -67,14 +72,17 @@ static int unroll_check_idle(const struct unroll *u, const struct program *pr, i
     const int n = op_uses(use, pr, &pr->op[u->item[item].op]);
     for (int k = 0; k < n; k++) {
         if (use[k].access == ACCESS_READ) continue;
-        if (pr->buf[use[k].buf].keep != KEEP_MICRO || read[unroll_check_life(u, pr, &u->item[item], use[k].buf)]) return 0;
+        if (pr->buf[use[k].buf].keep != KEEP_MICRO ||
+            read[unroll_check_life(u, pr, &u->item[item], use[k].buf)])
+            return 0;
         made = 1;
     }
     return made;
 }
 
-/* Work whose results nobody reads: a read is missing somewhere. Recompute may end in such an op: it repeats a block. */
-static enum err unroll_check_read(const struct unroll *u, const struct program *pr, struct arena *a, struct diag *d)
+/* Work whose results nobody reads: a read is missing somewhere. Recompute may end so: it repeats a block. */
+static enum err unroll_check_read(const struct unroll *u, const struct program *pr, struct arena *a,
+                                  struct diag *d)
 {
     char *read = arena_alloc(a, (size_t)u->n_life + 1), text[TEXT_B];
     for (int i = 0; i < u->n_item; i++) {
@@ -85,7 +93,8 @@ static enum err unroll_check_read(const struct unroll *u, const struct program *
     }
     for (int i = 0; i < u->n_item; i++)
         if (!(pr->op[u->item[i].op].flags & OP_RECOMPUTE) && unroll_check_idle(u, pr, i, read))
-            return fail(d, ERR_NO, "%s: nobody reads what it writes", unroll_item_text(text, sizeof text, u, pr, i));
+            return fail(d, ERR_NO, "%s: nobody reads what it writes",
+                        unroll_item_text(text, sizeof text, u, pr, i));
     return OK;
 }
 
@@ -97,10 +106,11 @@ static enum err unroll_check_bytes(const struct unroll *u, const struct program 
         const struct life *l = &u->life[k];
         const int64_t needed_B = buf_B(&pr->buf[l->buf]);
         if (l->bytes < needed_B)
-            return fail(d, ERR_NO, "stage %d: buffer %d of micro-batch %d was given %lld bytes of %lld", u->stage, l->buf,
-                        l->micro, (long long)l->bytes, (long long)needed_B);
+            return fail(d, ERR_NO, "stage %d: buffer %d of micro-batch %d was given %lld bytes of %lld",
+                        u->stage, l->buf, l->micro, (long long)l->bytes, (long long)needed_B);
         if (l->offset < 0 || l->offset + l->bytes > u->arena_B)
-            return fail(d, ERR_NO, "stage %d: buffer %d of micro-batch %d lies at %lld, outside the arena of %lld bytes",
+            return fail(d, ERR_NO,
+                        "stage %d: buffer %d of micro-batch %d lies at %lld, outside the arena of %lld bytes",
                         u->stage, l->buf, l->micro, (long long)l->offset, (long long)u->arena_B);
     }
     return OK;
@@ -143,9 +153,10 @@ static enum err unroll_check_take(struct owners *o, const struct unroll *u, cons
     for (int k = from; k < to; k++) {
         const struct life *before = o->life[k] < 0 ? NULL : &u->life[o->life[k]];
         if (before && unroll_meet(u, pr, before, l))
-            return fail(d, ERR_NO, "stage %d: buffer %d of micro-batch %d and buffer %d of micro-batch %d share byte %lld "
-                        "and may be alive together", u->stage, before->buf, before->micro, l->buf, l->micro,
-                        (long long)o->at[k]);
+            return fail(d, ERR_NO,
+                        "stage %d: buffer %d of micro-batch %d and buffer %d of micro-batch %d share byte %lld "
+                        "and may be alive together",
+                        u->stage, before->buf, before->micro, l->buf, l->micro, (long long)o->at[k]);
     }
     memmove(o->at + from + 1, o->at + to, (size_t)(o->n - to) * sizeof *o->at);
     memmove(o->life + from + 1, o->life + to, (size_t)(o->n - to) * sizeof *o->life);
@@ -154,12 +165,15 @@ static enum err unroll_check_take(struct owners *o, const struct unroll *u, cons
     return OK;
 }
 
-/* Lives in order of birth, those that live for ever first: "surely over before" is transitive, so it is enough that each
- * life's bytes were given up by their last owners. A life's index is its order of birth. */
-static enum err unroll_check_collide(const struct unroll *u, const struct program *pr, struct arena *a, struct diag *d)
+/* Lives in order of birth, those that live for ever first: "surely over before" is transitive, so it is enough
+ * that each life's bytes were given up by their last owners. A life's index is its order of birth. */
+static enum err unroll_check_collide(const struct unroll *u, const struct program *pr, struct arena *a,
+                                     struct diag *d)
 {
     const size_t room = 2 * (size_t)u->n_life + 3;
-    struct owners o = { .n = 1, .at = arena_alloc(a, room * sizeof *o.at), .life = arena_alloc(a, room * sizeof *o.life) };
+    struct owners o = { .n = 1 };
+    o.at = arena_alloc(a, room * sizeof *o.at);
+    o.life = arena_alloc(a, room * sizeof *o.life);
     o.life[0] = -1;
     for (int ever = 1; ever >= 0; ever--)
         for (int k = 0; k < u->n_life; k++)
@@ -199,7 +213,7 @@ static int unroll_check_peer(const struct play *p, int stage, const struct op *o
     return o->group == GROUP_NEXT ? (stage + 1) % n : (stage + n - 1) % n;
 }
 
-/* What an item of one stage waits for in the same stage: an earlier one of its stream, or a dep; -1: nothing. */
+/* What an item waits for in its own stage: an earlier one of its stream, or a dep; -1: nothing. */
 static int unroll_check_blocker(const struct play *p, int stage, int item)
 {
     const struct unroll *u = &p->u[stage];
@@ -242,7 +256,8 @@ static void unroll_check_meet(struct play *p, int stage, int item)
 {
     const struct op *o = unroll_check_op(p, stage, item);
     const int mate = p->u[stage].item[item].mate, span = unroll_check_span(o);
-    if (op_family((enum op_kind)o->kind) == FAMILY_P2P) unroll_check_finish(p, unroll_check_peer(p, stage, o), mate);
+    if (op_family((enum op_kind)o->kind) == FAMILY_P2P)
+        unroll_check_finish(p, unroll_check_peer(p, stage, o), mate);
     for (int s = 0; span >= 0 && s < p->pr->n_stage; s++)
         if (mate < p->lane[s].n_met[span]) unroll_check_finish(p, s, p->lane[s].met[span][mate]);
     unroll_check_finish(p, stage, item);
@@ -299,7 +314,7 @@ static void unroll_check_hop(const struct play *p, int *stage, int *item, char t
     *item = peer_item;
 }
 
-/* A stuck item leads, from one who waits to the next, into a ring; names its members, as many as the message holds. */
+/* A stuck item leads, from one who waits to the next, into a ring; names as many as the message holds. */
 static enum err unroll_check_ring(const struct play *p, int stage, int item, struct diag *d)
 {
     char text[440], who[TEXT_B];
@@ -318,7 +333,8 @@ static enum err unroll_check_ring(const struct play *p, int stage, int item, str
     return fail(d, ERR_NO, "stages wait for each other%s", text);
 }
 
-static enum err unroll_check_play(const struct unroll *u, const struct program *pr, struct arena *a, struct diag *d)
+static enum err unroll_check_play(const struct unroll *u, const struct program *pr, struct arena *a,
+                                  struct diag *d)
 {
     struct play p = { .u = u, .pr = pr };
     unroll_check_open(&p, a);
@@ -342,8 +358,8 @@ static enum err unroll_check_mates(const struct unroll *u, const struct program 
     return OK;
 }
 
-static enum err unroll_check_stage(const struct unroll *u, const struct program *pr, struct arena *a, int planned,
-                                   struct diag *d)
+static enum err unroll_check_stage(const struct unroll *u, const struct program *pr, struct arena *a,
+                                   int planned, struct diag *d)
 {
     TRY(unroll_check_mates(u, pr, d));
     TRY(unroll_check_written(u, pr, a, d));

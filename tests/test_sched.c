@@ -1,5 +1,5 @@
-/* Schedules over many shapes: every chunk's forward and backward of every micro-batch happens once and in order, in-flight
- * counts are Megatron's (cases A07), and every op runs exactly as often as it must. */
+/* Schedules over many shapes: every chunk's forward and backward of every micro-batch happens once and in
+ * order, in-flight counts are Megatron's (cases A07), and every op runs exactly as often as it must. */
 #include "tests/test.h"
 #include "tests/toy.h"
 
@@ -65,7 +65,8 @@ static void check_reduced_last(const struct program *pr, int stage)
 static int in_flight_formula(const struct toy *t, int stage)
 {
     const int behind = t->pp - 1 - stage, all = t->n_micro * t->vpp;
-    const int warm = (t->vpp == 1 ? behind : 2 * behind + (t->vpp - 1) * t->group) + (t->schedule == SCHEDULE_FWD_BWD);
+    const int warm =
+        (t->vpp == 1 ? behind : 2 * behind + (t->vpp - 1) * t->group) + (t->schedule == SCHEDULE_FWD_BWD);
     return warm + 1 < all ? warm + 1 : all;
 }
 
@@ -137,14 +138,16 @@ START_TEST(tail_group)
 }
 END_TEST
 
-/* One BWD_LAST a chunk, of the last micro-batch; each reduction right behind the last op that adds to its gradient. */
+/* One BWD_LAST a chunk, of the last micro-batch; each reduction right behind the last op that adds to its
+ * gradient. */
 START_TEST(last_backward)
 {
     struct arena a = { 0 };
     struct program pr;
     struct job j;
     int found = 0;
-    toy_build(&pr, &a, &j, &(struct toy){ .pp = 2, .vpp = 2, .n_micro = 4, .layers = 3, .schedule = SCHEDULE_INTERLEAVED });
+    toy_build(&pr, &a, &j,
+              &(struct toy){ .pp = 2, .vpp = 2, .n_micro = 4, .layers = 3, .schedule = SCHEDULE_INTERLEAVED });
     for (int k = 0; k < pr.n_step[0]; k++) {
         const struct pass *p = pass_of(&pr, 0, k);
         for (int i = 0; i < p->n; i++) {
@@ -163,14 +166,15 @@ START_TEST(last_backward)
 }
 END_TEST
 
-/* A gradient that two chunks of a stage add to, or whose reduction meets other stages, waits for OPTIM, with all that comes
- * after on the same gradient. */
+/* A gradient that two chunks of a stage add to, or whose reduction meets other stages, waits for OPTIM, with
+ * all that comes after on the same gradient. */
 START_TEST(late_reductions)
 {
     struct arena a = { 0 };
     struct program pr;
     struct job j;
-    toy_build(&pr, &a, &j, &(struct toy){ .pp = 2, .vpp = 2, .n_micro = 4, .layers = 1, .schedule = SCHEDULE_INTERLEAVED });
+    toy_build(&pr, &a, &j,
+              &(struct toy){ .pp = 2, .vpp = 2, .n_micro = 4, .layers = 1, .schedule = SCHEDULE_INTERLEAVED });
     int shared = 0, own = 0, n_optim = 0;
     for (int op = pr.chunk[0].bwd; op < pr.chunk[0].reduce; op++)
         if (pr.op[op].flags & OP_WEIGHT_GRAD) shared = pr.op[op].io.add[0];
@@ -202,7 +206,8 @@ START_TEST(woven)
     struct program pr;
     struct job j;
     int n_woven = 0;
-    toy_build(&pr, &a, &j, &(struct toy){ .pp = 4, .vpp = 2, .n_micro = 8, .layers = 2, .schedule = SCHEDULE_FWD_BWD });
+    toy_build(&pr, &a, &j,
+              &(struct toy){ .pp = 4, .vpp = 2, .n_micro = 8, .layers = 2, .schedule = SCHEDULE_FWD_BWD });
     for (int k = 0; k < pr.n_pass; k++) {
         const struct pass *p = &pr.pass[k];
         if (p->kind != PASS_FWD_BWD) continue;
@@ -227,8 +232,9 @@ END_TEST
 /* A weight half runs after the next forward; in the flush, right after its input half. */
 START_TEST(split_order)
 {
-    static const int want[] = { PASS_START, PASS_FWD, PASS_FWD, PASS_BWD_INPUT, PASS_FWD, PASS_BWD_WEIGHT, PASS_BWD_INPUT,
-                                PASS_BWD_WEIGHT, PASS_BWD_INPUT, PASS_BWD_WEIGHT, PASS_OPTIM };
+    static const int want[] = { PASS_START,     PASS_FWD,        PASS_FWD,       PASS_BWD_INPUT,
+                                PASS_FWD,       PASS_BWD_WEIGHT, PASS_BWD_INPUT, PASS_BWD_WEIGHT,
+                                PASS_BWD_INPUT, PASS_BWD_WEIGHT, PASS_OPTIM };
     struct arena a = { 0 };
     struct program pr;
     struct job j;
@@ -246,6 +252,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { every_shape, in_flight, tail_group, last_backward, late_reductions, woven, split_order };
+    const TTest *const tests[] = { every_shape,     in_flight, tail_group, last_backward,
+                                   late_reductions, woven,     split_order };
     return test_main("sched", tests, LEN(tests), 300);
 }
