@@ -1,0 +1,213 @@
+/* The space of a search: its counts equal those of an independent program (a throw-away prototype of ours that counted the
+ * same rules) and those of trying every combination of options; its inline rules and plan_check agree on every one; what
+ * the user gave is not varied. */
+#include "tests/test.h"
+#include "sim/search_space.h"
+
+static void open_job(struct job *j, struct arena *a, char fixed[64], const char *flags)
+{
+    const char *flag[64][2];
+    struct diag d = { 0 };
+    int n = 0;
+    char *rest = arena_strdup(a, flags), *key, *value;
+    memset(fixed, 0, 64);
+    while ((key = strtok_r(rest, " ", &rest)) && (value = strtok_r(rest, " ", &rest))) {
+        flag[n][0] = key;
+        flag[n++][1] = value;
+        fixed[cfg_opt(plan_opts, plan_n_opt, key) - plan_opts] = 1;
+    }
+    ck_assert_msg(plan_read_open(j, a, n, (const char *const (*)[2])flag, &d) == OK, "%s: %s", flags, d.text);
+}
+
+/* ---- counts of real models ---- */
+
+static const struct { const char *model; int gpus, gbs; int64_t grids, gbs_valid, with_mbs; } counted[] = {
+    { "deepseek-v3", 64, 4096, 1595, 1595, 6380 },        { "deepseek-v3", 256, 4096, 4826, 4826, 19304 },
+    { "deepseek-v3", 1024, 4096, 11089, 11089, 44293 },   { "deepseek-v3", 16384, 4096, 30984, 30618, 117883 },
+    { "deepseek-v3", 72, 4096, 437, 145, 580 },           { "deepseek-v3", 72, 4608, 437, 437, 2330 },
+    { "deepseek-v3", 1152, 4608, 8249, 8249, 43622 },     { "deepseek-v3", 16416, 4608, 4162, 441, 1764 },
+    { "qwen3-235b-a22b", 64, 4096, 1596, 1596, 6384 },    { "qwen3-235b-a22b", 256, 4096, 4694, 4694, 18776 },
+    { "qwen3-235b-a22b", 1024, 4096, 10410, 10410, 41581 }, { "qwen3-235b-a22b", 288, 4096, 4050, 802, 3208 },
+    { "mixtral-8x22b", 64, 4096, 1265, 1265, 5060 },      { "mixtral-8x22b", 1024, 4096, 5810, 5810, 23202 },
+    { "mixtral-8x22b", 4096, 4096, 9484, 9484, 37270 },   { "mixtral-8x22b", 18432, 4608, 19720, 19228, 94216 },
+};
+
+START_TEST(counts_of_real_models)
+{
+    struct arena a = { 0 };
+    struct job *j = arena_alloc(&a, sizeof *j);
+    struct search_space s;
+    char fixed[64];
+    int64_t refused = 0;
+    open_job(j, &a, fixed, arena_printf(&a, "model %s system gb200-nvl72 gpus %d gbs %d seq 4096", counted[_i].model,
+                                        counted[_i].gpus, counted[_i].gbs));
+    search_space_init(&s, &a, j, fixed);
+    ck_assert_int_eq(s.grids, counted[_i].grids);
+    ck_assert_int_eq(s.gbs_valid, counted[_i].gbs_valid);
+    ck_assert_int_eq(s.with_mbs, counted[_i].with_mbs);
+    for (int k = 0; k < SEARCH_RULE_COUNT; k++) refused += s.refused[k];
+    ck_assert_int_eq(refused + s.n_grid, s.foldings);
+    arena_free(&a);
+}
+END_TEST
+
+/* ---- every combination ---- */
+
+static const char *const small[] = {
+    "model tiny-moe system h100-sxm gpus 4 gbs 16 seq 48",
+    "model tiny-moe system gb200-nvl72 gpus 6 gbs 24 seq 24",
+    "model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 mbs 1",
+    "model tiny-moe system h100-sxm gpus 8 gbs 16 seq 32 mbs 2 order tp-cp-ep-pp-dp",
+    "model tiny-moe system host gpus 4 gbs 12 seq 16 capacity 1.5",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 vpp-group 3 mbs 1",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 schedule interleaved",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 ep-overlap 1 split-wgrad 1",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 layout Et|t|t|tL",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 recompute full",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 sp 0",
+    "model llama3-8b system h100-sxm gpus 4 gbs 8 seq 16 pp 2",
+};
+
+struct tally { int64_t plans, refused; };
+
+/* Every point and recompute set passes plan_check; returns how many there are. */
+static int64_t check_points(const struct search_space *s, struct job *j)
+{
+    static struct search_point point[4096];
+    struct diag d;
+    int64_t plans = 0;
+    for (int g = 0; g < s->n_grid; g++)
+        for (int mbs = s->mbs[0]; mbs <= s->mbs[1]; mbs++) {
+            const int64_t n = search_space_points(s, &s->grid[g], g, mbs, point).points;
+            for (int64_t i = 0; i < n; i++)
+                for (int r = 0; r < s->n_recompute[point[i].weave]; r++, plans++) {
+                    *j = *s->job;
+                    ck_assert_msg(search_space_plan(j, s, &point[i], s->recompute[point[i].weave][r], &d) == OK,
+                                  "%s", d.text);
+                }
+        }
+    return plans;
+}
+
+static int is_given(const char fixed[64], const char *key) { return fixed[cfg_opt(plan_opts, plan_n_opt, key) - plan_opts]; }
+
+/* The recompute sets that a search tries: none, one module, all modules, full. */
+static int is_tried(const struct job *j, int set)
+{
+    const int all = (j->model.experts ? 1 << RECOMPUTE_MOE_ACT : 0) | 1 << RECOMPUTE_LAYERNORM |
+                    (j->model.attention == ATTENTION_MLA ? 1 << RECOMPUTE_MLA_UP_PROJ : 0);
+    return (set & (set - 1)) == 0 || set == all;
+}
+
+static int plan_passes(struct job *j, const struct job *from, const int v[9])
+{
+    struct diag d;
+    struct plan *p = &j->plan;
+    *j = *from;
+    p->tp = v[0], p->cp = v[1], p->pp = v[2], p->etp = v[3], p->ep = v[4], p->vpp = v[5], p->mbs = v[6], p->order = v[7] & 1;
+    p->ep_overlap = v[7] >> 1;
+    p->recompute = v[8];
+    return plan_resolve(j, &d) == OK;
+}
+
+/* A value that the user gave must be that one. The second order counts where it differs from the first. */
+static int is_asked(const struct job *from, const char fixed[64], const int v[9])
+{
+    const struct plan *p = &from->plan;
+    const int given[9] = { p->tp, p->cp, p->pp, p->etp, p->ep, p->vpp, p->mbs, p->order | p->ep_overlap << 1, p->recompute };
+    static const char *const key[] = { "tp", "cp", "pp", "etp", "ep", "vpp", "mbs" };
+    for (int i = 0; i < LEN(key); i++)
+        if (is_given(fixed, key[i]) && v[i] != given[i]) return 0;
+    if (is_given(fixed, "order") ? (v[7] & 1) != p->order : (v[7] & 1) && (v[2] == 1 || p->gpus / v[0] / v[1] / v[2] == 1)) return 0;
+    if (is_given(fixed, "ep-overlap") && v[7] >> 1 != p->ep_overlap) return 0;
+    return is_given(fixed, "recompute") ? v[8] == given[8] : is_tried(from, v[8]);
+}
+
+/* All degrees up to the GPUs, divisors or not. */
+static int64_t try_all(struct job *j, const struct job *from, const char fixed[64])
+{
+    const int n = from->plan.gpus, chunks = from->model.layers + 2;
+    int64_t plans = 0;
+    int v[9];
+    for (v[0] = 1; v[0] <= n; v[0]++)
+        for (v[1] = 1; v[0] * v[1] <= n; v[1]++)
+            for (v[2] = 1; v[0] * v[1] * v[2] <= n; v[2]++)
+                for (v[3] = 1; v[2] * v[3] <= n; v[3]++)
+                    for (v[4] = 1; v[2] * v[3] * v[4] <= n; v[4]++)
+                        for (v[5] = 1; v[5] <= chunks && (v[5] == 1 || v[2] > 1); v[5]++)
+                            for (v[6] = 1; v[6] <= 8; v[6]++)
+                                for (v[7] = 0; v[7] < 4; v[7]++)
+                                    for (v[8] = 0; v[8] < 16; v[8]++)
+                                        if (is_asked(from, fixed, v)) plans += plan_passes(j, from, v);
+    return plans;
+}
+
+START_TEST(counts_are_what_passes)
+{
+    struct arena a = { 0 };
+    struct job *j = arena_alloc(&a, sizeof *j), *scratch = arena_alloc(&a, sizeof *scratch);
+    struct search_space s;
+    char fixed[64];
+    open_job(j, &a, fixed, small[_i]);
+    search_space_init(&s, &a, j, fixed);
+    const int64_t listed = check_points(&s, scratch), passing = try_all(scratch, j, fixed);
+    ck_assert_msg(listed == s.plans && passing == s.plans, "%s: counted %lld, listed %lld, %lld pass plan_check", small[_i],
+                  (long long)s.plans, (long long)listed, (long long)passing);
+    arena_free(&a);
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+/* A refused folding fails plan_check whatever stands on it; one that is not refused passes with some batch. */
+START_TEST(refusals_are_plan_checks)
+{
+    static const char *const flags[] = {
+        "model deepseek-v3 system gb200-nvl72 gpus 72 gbs 4608 seq 4096",
+        "model qwen3-30b-a3b system h100-sxm gpus 48 gbs 48 seq 4096",
+        "model mixtral-8x7b system h100-sxm gpus 24 gbs 240 seq 1536",
+    };
+    struct arena a = { 0 };
+    struct job *j = arena_alloc(&a, sizeof *j), *one = arena_alloc(&a, sizeof *one);
+    struct search_space s;
+    struct diag d;
+    char fixed[64];
+    int seen[2] = { 0, 0 };
+    open_job(j, &a, fixed, flags[_i]);
+    search_space_init(&s, &a, j, fixed);
+    for (int i = 0; i < s.n_size * s.n_size * s.n_size * s.n_size * s.n_size; i++) {
+        int digit[5], rest = i;
+        for (int k = 0; k < 5; k++, rest /= s.n_size) digit[k] = s.size[rest % s.n_size];
+        const struct search_grid g = { .pp = digit[0], .tp = digit[1], .cp = digit[2], .etp = digit[3], .ep = digit[4] };
+        const int stage = j->plan.gpus / g.pp;
+        if (stage % (g.tp * g.cp) || stage % (g.etp * g.ep)) continue;
+        *one = *j;
+        one->plan.tp = g.tp, one->plan.cp = g.cp, one->plan.pp = g.pp, one->plan.etp = g.etp, one->plan.ep = g.ep;
+        one->plan.gbs = stage / (g.tp * g.cp);          /* one micro-batch: only the folding can be at fault */
+        const int refused = search_space_refuses(&s, &g) >= 0 || !s.layout[g.pp], fails = plan_resolve(one, &d) != OK;
+        ck_assert_msg(refused == fails, "tp %d cp %d pp %d etp %d ep %d: %s, but plan_check says %s", g.tp, g.cp, g.pp, g.etp, g.ep,
+                      refused ? "refused" : "allowed", fails ? d.text : "ok");
+        seen[refused]++;
+    }
+    ck_assert_int_eq(seen[0] + seen[1], s.foldings);
+    ck_assert_int_gt(seen[0], 100);
+    ck_assert_int_gt(seen[1], 100);
+    arena_free(&a);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("search_space");
+    TCase *all = tcase_create("search_space");
+    tcase_set_timeout(all, 600);
+    tcase_add_loop_test(all, counts_of_real_models, 0, LEN(counted));
+    tcase_add_loop_test(all, counts_are_what_passes, 0, LEN(small));
+    tcase_add_loop_test(all, refusals_are_plan_checks, 0, 3);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed > 0;
+}
