@@ -1,7 +1,24 @@
 /* A run: refuses what it cannot run, opens all ranks, starts their host threads, and makes the result. */
 #include "exec/exec_rank.h"
+#include "models/base/units.h"
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Linux promises memory that it does not have, and ends processes later: better to say no before. */
+static enum err exec_fits(const struct unroll *u, const struct job *j, struct diag *d)
+{
+    const double have_B = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double need_B = 0;
+    char need[32], have[32];
+    for (int r = 0; r < j->plan.gpus; r++) need_B += (double)u[fold_coord(&j->plan, r).pp].arena_B;
+    if (need_B <= have_B) return OK;
+    return fail(d, ERR_NO,
+                "the arenas of %d ranks need %s, this host has %s of memory; use a smaller model, fewer "
+                "ranks or a shorter sequence",
+                j->plan.gpus, units_human(need, sizeof need, need_B, UNIT_B),
+                units_human(have, sizeof have, have_B, UNIT_B));
+}
 
 static enum err exec_refuse(const struct program *pr, const struct unroll *u, const struct job *j,
                             const struct exec_ask *ask, struct diag *d)
@@ -16,7 +33,8 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
                     "precision bf16 does not run on the cpu backend, only fp32; use --precision fp32");
     if (ask->steps < 1) return fail(d, ERR_CONFIG, "--steps %d; at least 1 is needed", ask->steps);
     if (ask->text_n < 1) return fail(d, ERR_CONFIG, "the training text is empty; at least 1 byte is needed");
-    return unroll_check(u, pr, 1, d);
+    TRY(unroll_check(u, pr, 1, d));
+    return exec_fits(u, j, d);
 }
 
 static void exec_find_least(struct exec_shared *x, struct arena *a)
@@ -30,7 +48,7 @@ static void exec_find_least(struct exec_shared *x, struct arena *a)
     }
 }
 
-static void exec_open(struct exec_shared *x, struct arena *a)
+static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d)
 {
     const int traced = x->ask->iters_traced;
     pthread_mutex_init(&x->lock, NULL);
@@ -40,7 +58,8 @@ static void exec_open(struct exec_shared *x, struct arena *a)
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
     x->rank = arena_alloc(a, (size_t)x->n_rank * sizeof *x->rank);
     exec_find_least(x, a);
-    for (int i = 0; i < x->n_rank; i++) exec_rank_open(&x->rank[i], x, a, i);
+    for (int i = 0; i < x->n_rank; i++) TRY(exec_rank_open(&x->rank[i], x, a, i, d));
+    return OK;
 }
 
 static void exec_go(struct exec_shared *x)
@@ -108,18 +127,25 @@ static enum err exec_collect(struct exec_result *res, struct arena *a, const str
     return OK;
 }
 
+static enum err exec_open_and_go(struct exec_result *res, struct arena *a, struct exec_shared *x,
+                                 struct diag *d)
+{
+    TRY(exec_open(x, a, d));
+    const int64_t start_ns = bell_now_ns();
+    exec_go(x);
+    if (x->e == OK) return exec_collect(res, a, x, start_ns, d);
+    *d = x->d;
+    return x->e;
+}
+
 enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
                   const struct job *j, const struct exec_ask *ask, struct diag *d)
 {
-    TRY(exec_refuse(pr, u, j, ask, d));
     struct exec_result res = { 0 };
     struct exec_shared x = { .pr = pr, .u = u, .j = j, .ask = ask };
-    exec_open(&x, a);
-    const int64_t start_ns = bell_now_ns();
-    exec_go(&x);
-    enum err e = x.e;
-    if (e != OK) *d = x.d;
-    else if ((e = exec_collect(&res, a, &x, start_ns, d)) == OK) *r = res;
+    TRY(exec_refuse(pr, u, j, ask, d));
+    const enum err e = exec_open_and_go(&res, a, &x, d);
+    if (e == OK) *r = res;
     for (int i = 0; i < x.n_rank; i++) exec_rank_close(&x.rank[i]);
     return e;
 }

@@ -32,7 +32,8 @@ struct exec_result {
 };
 /* Threads as ranks over comm_shm; u: one unroll per stage, planned. The result lives in `a`. ERR_CONFIG: a
  * program that this executor does not run, with the way out. ERR_NO: capacity overflow, naming rank, layer,
- * rows and the factor needed; or a failed unroll_check. ERR_COMM: a rank did not come. */
+ * rows and the factor needed; a failed unroll_check, or arenas that this host cannot hold. ERR_COMM: a rank did
+ * not come. */
 enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
                   const struct job *j, const struct exec_ask *ask, struct diag *d);
 

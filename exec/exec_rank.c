@@ -82,18 +82,21 @@ static void exec_rank_sort_items(struct exec_rank *r, struct arena *a)
         if (r->lane[s].n_item) r->concerns[r->lane[s].item[r->lane[s].n_item - 1]] |= 1u << STREAM_COUNT;
 }
 
-static void exec_rank_make_arena(struct exec_rank *r)
+static enum err exec_rank_make_arena(struct exec_rank *r, struct diag *d)
 {
     const size_t size_B = ((size_t)r->u->arena_B + CANARY_B + ALIGN - 1) / ALIGN * ALIGN;
     r->arena = aligned_alloc(ALIGN, size_B);
-    if (!r->arena) abort();
+    if (!r->arena)
+        return fail(d, ERR_LIMIT, "rank %d: no memory for its arena of %lld bytes", r->rank,
+                    (long long)r->u->arena_B);
     memset(r->arena, 0, (size_t)r->u->arena_B);
     memset(r->arena + r->u->arena_B, CANARY, CANARY_B);
     exec_param_init(r->x->pr, r->u, r->x->j, r->rank, r->arena);
     if (r->x->ask->before) r->x->ask->before(r->x->ask->user, r->rank, r->u, r->arena);
+    return OK;
 }
 
-void exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a, int rank)
+enum err exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a, int rank, struct diag *d)
 {
     const size_t steps = (size_t)x->ask->steps;
     *r = (struct exec_rank){ .x = x, .rank = rank, .at = fold_coord(&x->j->plan, rank), .score_gap = INFINITY };
@@ -107,8 +110,8 @@ void exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a,
     r->end_ns = arena_alloc(a, steps * sizeof *r->end_ns);
     r->step = arena_alloc(a, steps * sizeof *r->step);
     exec_rank_sort_items(r, a);
-    exec_rank_make_arena(r);
     exec_life_open(&r->life, a, r);
+    return exec_rank_make_arena(r, d);
 }
 
 void exec_rank_close(struct exec_rank *r)

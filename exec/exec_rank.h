@@ -58,9 +58,9 @@ struct exec_rank {
 };
 
 /* ---- exec_rank.c ---- */
-void  exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a, int rank);
+enum err exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a, int rank, struct diag *d);
 void *exec_rank_main(void *rank);                       /* host thread: all steps */
-void  exec_rank_close(struct exec_rank *r);             /* frees the arena; threads have ended */
+void exec_rank_close(struct exec_rank *r); /* frees the arena; threads have ended. May be half open */
 /* Records the run's first error and stops all ranks. */
 void  exec_rank_fail(struct exec_rank *r, enum err e, const struct diag *d);
 

@@ -290,6 +290,10 @@ START_TEST(what_the_executor_does_not_run_is_refused)
     p.ask.text_n = 0;
     ck_assert_int_eq(parity_run(&p), ERR_CONFIG);
     has(p.d.text, "text");
+    p.ask.text_n = 1;
+    p.u[0].arena_B = INT64_C(1) << 50;
+    ck_assert_int_eq(parity_run(&p), ERR_NO);
+    has(p.d.text, "the arenas of 4 ranks need 4096 TiB");
     parity_close(&p);
 }
 END_TEST
