@@ -66,12 +66,22 @@ static enum answer_line line_of(enum group g)
 
 const char *answer_line_name(enum answer_line l)
 {
-    static const char *const name[ANSWER_LINES] = { "tp", "cp", "ep", "dp", "pp" };
+    static const char *const name[ANSWER_LINES] = {
+#define X(id, text) text,
+        ANSWER_LINE_LIST(X)
+#undef X
+    };
     return name[l];
 }
 
-void answer_exposed(double exposed_s[ANSWER_LINES], const struct sim_lines *l)
+void answer_lines(double line_s[ANSWER_LINES], const struct sim_lines *l)
 {
-    for (int i = 0; i < ANSWER_LINES; i++) exposed_s[i] = 0;
-    for (int g = 0; g < GROUP_COUNT; g++) exposed_s[line_of((enum group)g)] += l->exposed_s[g];
+    for (int i = 0; i < ANSWER_LINES; i++) line_s[i] = 0;
+    for (int g = 0; g < GROUP_COUNT; g++) line_s[line_of((enum group)g)] += l->exposed_s[g];
+    line_s[ANSWER_COMPUTE] = l->compute_s;
+    line_s[ANSWER_HOST] = l->host_s;
+    line_s[ANSWER_BUBBLE] = l->bubble_s;
+    line_s[ANSWER_OPTIMIZER] = l->optimizer_s;
+    line_s[ANSWER_UNACCOUNTED] = l->unaccounted_s;
+    line_s[ANSWER_STEP] = l->step_s;
 }

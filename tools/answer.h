@@ -9,9 +9,20 @@ json_t *answer_plan(struct arena *a, const struct plan *p);
 /* One line for people: "64 GPUs: tp 1 cp 1 pp 4 dp 16 | etp 1 ep 8 edp 2 | vpp 2, ...". */
 char *answer_plan_line(struct arena *a, const struct plan *p);
 
-/* The lines that a group's exposed communication is summed into: exposed.ep holds ep, etp and tp-ep, and so on. */
-enum answer_line { ANSWER_TP, ANSWER_CP, ANSWER_EP, ANSWER_DP, ANSWER_PP, ANSWER_LINES };
+/* Where a step went: the lines sum to the step, which is the last. exposed.ep holds ep, etp and tp-ep, and so on.
+ */
+#define ANSWER_LINE_LIST(X)                                                                                        \
+    X(COMPUTE, "compute")                                                                                          \
+    X(TP, "exposed tp") X(CP, "exposed cp") X(EP, "exposed ep, etp") X(DP, "exposed dp, edp") X(PP, "exposed pp")  \
+        X(HOST, "host") X(BUBBLE, "bubble") X(OPTIMIZER, "optimizer") X(UNACCOUNTED, "unaccounted")                \
+            X(STEP, "step")
+enum answer_line {
+#define X(id, name) ANSWER_##id,
+    ANSWER_LINE_LIST(X)
+#undef X
+    ANSWER_LINES
+};
 const char *answer_line_name(enum answer_line l);
-void answer_exposed(double exposed_s[ANSWER_LINES], const struct sim_lines *l);
+void answer_lines(double line_s[ANSWER_LINES], const struct sim_lines *l);
 
 #endif

@@ -6,7 +6,8 @@
 #include "models/plan.h"
 #include <stddef.h>
 
-/* The middle of a row of flags: a yes-or-no, an int from lo to hi, a name of a list, a text in an array of chars. */
+/* The middle of a row of flags: a yes-or-no, an int from lo to hi, a name of a list, a text in an array of chars.
+ */
 #define ARGS_AT(type, field) .at = offsetof(type, field), .size = sizeof(((type *)0)->field)
 #define ARGS_BOOL(owner, field) .type = OPT_BOOL, ARGS_AT(owner, field), .hi = 1, .def = "0"
 #define ARGS_INT(owner, field, low, high, text)                                                                    \

@@ -107,14 +107,15 @@ void draw_program(FILE *out, const struct program *pr, const struct job *j, cons
     char model[64];
     int open = -2;
     w.writer = arena_alloc(&w.a, (size_t)pr->n_buf * sizeof *w.writer);
-    fprintf(out,
-            "digraph program {\n  graph [fontname=\"Helvetica\", labelloc=t, fontsize=16, ranksep=0.25, "
-            "label=\"%s, stage %d, chunk %d: %s of one micro-batch\\nblue: compute; orange: tp; yellow: cp; red: ep; "
-            "violet: dp; green: pipeline; grey: from elsewhere\"];\n"
-            "  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, "
-            "margin=\"0.08,0.04\"];\n"
-            "  edge [fontname=\"Helvetica\", fontsize=8, color=\"#666666\"];\n",
-            draw_safe(model, j->model.name), part->stage, c, part->backward ? "backward" : "forward");
+    fprintf(
+        out,
+        "digraph program {\n  graph [fontname=\"Helvetica\", labelloc=t, fontsize=16, ranksep=0.25, "
+        "label=\"%s, stage %d, chunk %d: %s of one micro-batch\\nblue: compute; orange: tp; yellow: cp; red: ep; "
+        "violet: dp; green: pipeline; grey: from elsewhere\"];\n"
+        "  node [shape=box, style=\"filled,rounded\", fontname=\"Helvetica\", fontsize=10, "
+        "margin=\"0.08,0.04\"];\n"
+        "  edge [fontname=\"Helvetica\", fontsize=8, color=\"#666666\"];\n",
+        draw_safe(model, j->model.name), part->stage, c, part->backward ? "backward" : "forward");
     for (int o = first; o < end; o++) {
         if (!is_drawn(&pr->op[o], part)) continue;
         if (pr->op[o].layer != open) {

@@ -82,29 +82,34 @@ static void sum_kinds(struct join *to, struct arena *a, enum join_side s, const 
         k->wait_s[s] += 1e-9 * (double)wait_ns[i];
         k->work_s[s] += 1e-9 * (double)(x->t1_ns - x->t0_ns - wait_ns[i]);
     }
-    to->spans[s] = t->n;
+}
+
+/* Of the keys that come next on the three sides, the first; and which sides have it. */
+static const struct span *first_of(int here[JOIN_SIDES], const struct trace *const side[JOIN_SIDES],
+                                   const int64_t at[JOIN_SIDES])
+{
+    const struct span *first = NULL;
+    for (int s = 0; s < JOIN_SIDES; s++)
+        if (at[s] < side[s]->n && (!first || by_key(&side[s]->span[at[s]], first) < 0))
+            first = &side[s]->span[at[s]];
+    for (int s = 0; s < JOIN_SIDES; s++) here[s] = at[s] < side[s]->n && by_key(&side[s]->span[at[s]], first) == 0;
+    return first;
 }
 
 void join_traces(struct join *to, struct arena *a, const struct trace *const side[JOIN_SIDES],
                  const struct program *pr, const struct job *j, const struct unroll *u)
 {
-    const struct trace *e = side[JOIN_EVEN], *l = side[JOIN_LOAD], *m = side[JOIN_MEASURED];
-    int64_t x = 0, y = 0, z = 0;
+    int64_t at[JOIN_SIDES] = { 0 };
     *to = (struct join){ 0 };
-    for (int s = 0; s < JOIN_SIDES; s++) sum_kinds(to, a, (enum join_side)s, side[s], pr, j, u);
-    while (x < e->n || y < l->n || z < m->n) {
-        const struct span *first = NULL,
-                          *at[JOIN_SIDES] = { x < e->n ? &e->span[x] : NULL, y < l->n ? &l->span[y] : NULL,
-                                              z < m->n ? &m->span[z] : NULL };
+    for (int s = 0; s < JOIN_SIDES; s++) to->spans[s] = side[s]->n;
+    for (;;) {
         int here[JOIN_SIDES];
-        for (int s = 0; s < JOIN_SIDES; s++)
-            if (at[s] && (!first || by_key(at[s], first) < 0)) first = at[s];
-        for (int s = 0; s < JOIN_SIDES; s++) here[s] = at[s] && by_key(at[s], first) == 0;
+        const struct span *first = first_of(here, side, at);
+        if (!first) break;
         const int all = here[JOIN_EVEN] && here[JOIN_LOAD] && here[JOIN_MEASURED];
         if (!all && !to->is_lost) to->lost = *first, to->is_lost = 1;
         to->joined += all;
-        x += here[JOIN_EVEN];
-        y += here[JOIN_LOAD];
-        z += here[JOIN_MEASURED];
+        for (int s = 0; s < JOIN_SIDES; s++) at[s] += here[s];
     }
+    for (int s = 0; s < JOIN_SIDES && !to->is_lost; s++) sum_kinds(to, a, (enum join_side)s, side[s], pr, j, u);
 }

@@ -25,7 +25,7 @@ int join_median_iteration(struct arena *a, const struct trace *t);
 double join_length_s(const struct trace *t);
 /* The rank whose last span ends last; the lowest on a tie. */
 int join_last_rank(const struct trace *t);
-/* `side`: sorted traces of one iteration each. */
+/* `side`: sorted traces of one iteration each. Kinds are summed only when every key joins. */
 void join_traces(struct join *to, struct arena *a, const struct trace *const side[JOIN_SIDES],
                  const struct program *pr, const struct job *j, const struct unroll *u);
 

@@ -22,17 +22,24 @@ struct compare {
 struct head_row { const char *what; double predicted, at_load, measured, ratio; };
 static const struct report_col step_cols[] = {
     { NULL, "", REPORT_TEXT, offsetof(struct head_row, what) },
-    { NULL, "predicted", REPORT_S, offsetof(struct head_row, predicted) },
-    { NULL, "at the measured load", REPORT_S, offsetof(struct head_row, at_load) },
-    { NULL, "measured", REPORT_S, offsetof(struct head_row, measured) },
+    { "predicted_s", "predicted", REPORT_S, offsetof(struct head_row, predicted) },
+    { "predicted_at_load_s", "at the measured load", REPORT_S, offsetof(struct head_row, at_load) },
+    { "measured_s", "measured", REPORT_S, offsetof(struct head_row, measured) },
     { NULL, "measured / at load", REPORT_RATIO, offsetof(struct head_row, ratio) },
 };
 static const struct report_col rate_cols[] = {
     { NULL, "", REPORT_TEXT, offsetof(struct head_row, what) },
-    { NULL, "predicted", REPORT_NUMBER, offsetof(struct head_row, predicted) },
-    { NULL, "at the measured load", REPORT_NUMBER, offsetof(struct head_row, at_load) },
-    { NULL, "measured", REPORT_NUMBER, offsetof(struct head_row, measured) },
+    { "predicted", "predicted", REPORT_NUMBER, offsetof(struct head_row, predicted) },
+    { "predicted_at_load", "at the measured load", REPORT_NUMBER, offsetof(struct head_row, at_load) },
+    { "measured", "measured", REPORT_NUMBER, offsetof(struct head_row, measured) },
     { NULL, "measured / at load", REPORT_RATIO, offsetof(struct head_row, ratio) },
+};
+struct line_row { const char *line; double s[JOIN_SIDES]; };
+static const struct report_col line_cols[] = {
+    { "line", "line", REPORT_TEXT, offsetof(struct line_row, line) },
+    { "predicted_s", "predicted", REPORT_S, offsetof(struct line_row, s[JOIN_EVEN]) },
+    { "predicted_at_load_s", "at the measured load", REPORT_S, offsetof(struct line_row, s[JOIN_LOAD]) },
+    { "measured_s", "measured", REPORT_S, offsetof(struct line_row, s[JOIN_MEASURED]) },
 };
 struct memory_row { const char *what; int64_t predicted, measured; const char *same; };
 static const struct report_col memory_cols[] = {
@@ -52,6 +59,14 @@ static const struct report_col kind_cols[] = {
     { "ratio", "measured / at load", REPORT_RATIO, offsetof(struct kind_row, ratio) },
     { "predicted_wait_s", "waits, at load", REPORT_S, offsetof(struct kind_row, k.wait_s[JOIN_LOAD]) },
     { "measured_wait_s", "waits, measured", REPORT_S, offsetof(struct kind_row, k.wait_s[JOIN_MEASURED]) },
+};
+
+/* The answer: rows of every table. */
+struct shown {
+    struct head_row step, tflops;
+    struct memory_row memory[2];
+    struct line_row line[ANSWER_LINES];
+    struct kind_row kind[OP_KIND_COUNT]; int n_kind;
 };
 
 /* ---- reading ---- */
@@ -115,7 +130,7 @@ static enum err collect(struct compare *c, struct arena *a, const char *dir, str
     return OK;
 }
 
-/* ---- showing ---- */
+/* ---- rows ---- */
 
 static struct head_row row_of(const char *what, double predicted, double at_load, double measured)
 {
@@ -128,13 +143,12 @@ static struct head_row step_row(const struct compare *c)
                   join_length_s(&c->side[JOIN_MEASURED]));
 }
 
-static struct head_row tflops_row(const struct compare *c)
+static struct head_row tflops_row(const struct compare *c, const struct head_row *s)
 {
     const struct plan *p = &c->job.plan;
     const double tera = 1e-12 * p->gbs * p->seq * model_flop_per_token(&c->job.model, p->seq, p->vocab_padded) /
                         p->gpus;
-    const struct head_row s = step_row(c);
-    return row_of("TFLOPS/rank", tera / s.predicted, tera / s.at_load, tera / s.measured);
+    return row_of("TFLOPS/rank", tera / s->predicted, tera / s->at_load, tera / s->measured);
 }
 
 static void memory_rows(struct memory_row row[2], const struct compare *c)
@@ -170,40 +184,38 @@ static int kind_rows(struct kind_row row[OP_KIND_COUNT], const struct join *join
     return n;
 }
 
-static int by_start(const void *a, const void *b)
+/* Where the step of the rank that finishes last went, on every side, by the same function. */
+static void line_rows(struct line_row row[ANSWER_LINES], const struct compare *c)
 {
-    const struct span *x = a, *y = b;
-    return (x->t0_ns > y->t0_ns) - (x->t0_ns < y->t0_ns);
-}
-
-/* Time of the last-finishing rank's step that no span covers. */
-static double uncovered_s(struct arena *a, const struct trace *t)
-{
-    const int rank = join_last_rank(t);
-    struct span *mine = arena_alloc(a, (size_t)(t->n + 1) * sizeof *mine);
-    int64_t n = 0, reached_ns = 0, bare_ns = 0;
-    for (int64_t i = 0; i < t->n; i++)
-        if (t->span[i].rank == rank) mine[n++] = t->span[i];
-    qsort(mine, (size_t)n, sizeof *mine, by_start);
-    for (int64_t i = 0; i < n; i++) {
-        if (mine[i].t0_ns > reached_ns) bare_ns += mine[i].t0_ns - reached_ns;
-        if (mine[i].t1_ns > reached_ns) reached_ns = mine[i].t1_ns;
+    for (int s = 0; s < JOIN_SIDES; s++) {
+        double line_s[ANSWER_LINES];
+        struct sim_lines l;
+        sim_account(&l, &c->cost, c->u, &c->side[s], fold_coord(&c->job.plan, join_last_rank(&c->side[s])).pp);
+        answer_lines(line_s, &l);
+        for (int i = 0; i < ANSWER_LINES; i++) row[i].s[s] = line_s[i];
     }
-    return 1e-9 * (double)bare_ns;
+    for (int i = 0; i < ANSWER_LINES; i++) row[i].line = answer_line_name((enum answer_line)i);
 }
 
-static json_t *document(const struct compare *c, const struct kind_row *kind, int n, double bare_s)
+static void fill(struct shown *x, const struct compare *c)
 {
-    const struct head_row s = step_row(c), f = tflops_row(c);
-    struct memory_row m[2];
-    memory_rows(m, c);
+    x->step = step_row(c);
+    x->tflops = tflops_row(c, &x->step);
+    memory_rows(x->memory, c);
+    line_rows(x->line, c);
+    x->n_kind = kind_rows(x->kind, &c->join);
+}
+
+/* ---- showing ---- */
+
+#define ROWS(cols, rows, n) (&(struct report_list){ cols, LEN(cols), rows, sizeof *(rows), n })
+
+static json_t *document(const struct compare *c, const struct shown *x)
+{
+    const struct memory_row *m = x->memory;
     json_t *doc = json_object();
-    json_object_set_new(doc, "step",
-                        json_pack("{s:f,s:f,s:f}", "predicted_s", s.predicted, "predicted_at_load_s", s.at_load,
-                                  "measured_s", s.measured));
-    json_object_set_new(doc, "tflops",
-                        json_pack("{s:f,s:f,s:f}", "predicted", f.predicted, "predicted_at_load", f.at_load,
-                                  "measured", f.measured));
+    json_object_set_new(doc, "step", report_keys(json_object(), step_cols, LEN(step_cols), &x->step));
+    json_object_set_new(doc, "tflops", report_keys(json_object(), rate_cols, LEN(rate_cols), &x->tflops));
     json_object_set_new(doc, "memory",
                         json_pack("{s:I,s:I,s:I,s:I}", "predicted_live_B", (json_int_t)m[0].predicted,
                                   "measured_live_B", (json_int_t)m[0].measured, "predicted_arena_B",
@@ -212,9 +224,9 @@ static json_t *document(const struct compare *c, const struct kind_row *kind, in
                         json_pack("{s:I,s:I,s:I}", "predicted", (json_int_t)c->join.spans[JOIN_EVEN], "measured",
                                   (json_int_t)c->join.spans[JOIN_MEASURED], "joined", (json_int_t)c->join.joined));
     json_object_set_new(doc, "iteration", json_integer(c->iter));
-    json_object_set_new(doc, "ops",
-                        report_rows(&(struct report_list){ kind_cols, LEN(kind_cols), kind, sizeof *kind, n }));
-    json_object_set_new(doc, "unaccounted_s", report_real(bare_s));
+    json_object_set_new(doc, "lines", report_rows(ROWS(line_cols, x->line, ANSWER_LINES)));
+    json_object_set_new(doc, "ops", report_rows(ROWS(kind_cols, x->kind, x->n_kind)));
+    json_object_set_new(doc, "unaccounted_s", report_real(x->line[ANSWER_UNACCOUNTED].s[JOIN_MEASURED]));
     return doc;
 }
 
@@ -223,51 +235,48 @@ static void show_crowding(const struct compare *c)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (strcmp(c->job.system.name, "host") == 0 && c->job.plan.gpus > cores)
-        printf("  %d ranks shared this machine's %ld cores: measured times hold each other's work, predicted ones do not\n",
+        printf("  %d ranks shared this machine's %ld cores: measured times hold each other's work, predicted ones "
+               "do not\n",
                c->job.plan.gpus, cores);
 }
 
-static void show(struct arena *a, const struct compare *c, const struct kind_row *kind, int n, double bare_s)
+static void show(struct arena *a, const struct compare *c, const struct shown *x)
 {
-    const struct head_row step = step_row(c), tflops = tflops_row(c);
-    struct memory_row memory[2];
-    memory_rows(memory, c);
     report_heading("%s on %d ranks of %s: step %d of %d (the median%s)", c->job.model.name, c->job.plan.gpus,
                    c->job.system.name, c->iter, c->n_iter, c->n_iter > 1 ? ", the first left out" : "");
     printf("  %s\n", answer_plan_line(a, &c->job.plan));
-    report_table("Time", &(struct report_list){ step_cols, LEN(step_cols), &step, sizeof step, 1 }, -1);
-    report_table("Rate", &(struct report_list){ rate_cols, LEN(rate_cols), &tflops, sizeof tflops, 1 }, -1);
-    report_table("Memory", &(struct report_list){ memory_cols, LEN(memory_cols), memory, sizeof *memory, 2 }, -1);
-    report_table("By kind of op, all ranks, one step; waiting for peers apart",
-                 &(struct report_list){ kind_cols, LEN(kind_cols), kind, sizeof *kind, n }, -1);
-    printf("\n  %lld of %lld predicted spans join one of %lld measured; %.3g ms of the last rank's step lie in no "
-           "span\n",
-           (long long)c->join.joined, (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED],
-           1e3 * bare_s);
+    report_table("Time", ROWS(step_cols, &x->step, 1), -1);
+    report_table("Rate", ROWS(rate_cols, &x->tflops, 1), -1);
+    report_table("Memory", ROWS(memory_cols, x->memory, 2), -1);
+    report_table("Where the step of the rank that finishes last went", ROWS(line_cols, x->line, ANSWER_LINES),
+                 ANSWER_STEP);
+    report_table("By kind of op, all ranks, one step; waiting for peers apart", ROWS(kind_cols, x->kind, x->n_kind),
+                 -1);
+    printf("\n  %lld of %lld predicted spans join one of %lld measured\n", (long long)c->join.joined,
+           (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED]);
     show_crowding(c);
 }
 
-static enum err verdict(const struct compare *c, struct diag *d)
+static enum err check_join(const struct compare *c, struct diag *d)
 {
     const struct span *s = &c->join.lost;
     if (!c->join.is_lost) return OK;
-    return fail(
-        d, ERR_NO,
-        "%lld predicted and %lld measured spans, of which %lld join; the first that does not: rank %d, step %d, "
-        "op %d (%s)",
-        (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED], (long long)c->join.joined,
-        s->rank, s->step, s->op, op_name((enum op_kind)c->pr.op[s->op].kind));
+    return fail(d, ERR_NO,
+                "%lld predicted and %lld measured spans, of which %lld join; the first that does not: rank %d, "
+                "step %d, op %d (%s)",
+                (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED],
+                (long long)c->join.joined, s->rank, s->step, s->op, op_name((enum op_kind)c->pr.op[s->op].kind));
 }
 
 static enum err answer(struct compare *c, struct arena *a, const struct args *args, struct diag *d)
 {
-    struct kind_row kind[OP_KIND_COUNT];
+    struct shown *x = arena_alloc(a, sizeof *x);
     TRY(collect(c, a, args->word[0], d));
-    const int n = kind_rows(kind, &c->join);
-    const double bare_s = uncovered_s(a, &c->side[JOIN_MEASURED]);
-    if (args->json) report_document(document(c, kind, n, bare_s));
-    else show(a, c, kind, n, bare_s);
-    return verdict(c, d);
+    TRY(check_join(c, d));
+    fill(x, c);
+    if (args->json) report_document(document(c, x));
+    else show(a, c, x);
+    return OK;
 }
 
 enum err verb_compare(int argc, char **argv, struct diag *d)

@@ -37,7 +37,7 @@ struct view {
     struct predict r;
     const char *peak, *fits, *tokens, *params;
     struct stage_row *stage;
-    struct time_row time[ANSWER_LINES + 6]; int n_time;     /* and six others (collect_time) */
+    struct time_row time[ANSWER_LINES]; int n_time;
     struct comm_row comm[GROUP_COUNT]; int n_comm;
     struct place_row place[GROUP_COUNT]; int n_place;
     int32_t domains, idle_gpus;
@@ -147,25 +147,14 @@ static void collect_head(struct view *v, struct arena *a)
         v->stage[s] = (struct stage_row){ s, r->stage[s], s == r->worst_stage ? "<- largest" : "" };
 }
 
-static void add_time(struct view *v, const char *line, double s)
-{
-    if (s != 0) v->time[v->n_time++] = (struct time_row){ line, s, s / v->r.step_s };
-}
-
 static void collect_time(struct view *v)
 {
-    static const char *const exposed[ANSWER_LINES] = { "exposed tp", "exposed cp", "exposed ep, etp",
-                                                       "exposed dp, edp", "exposed pp" };
-    const struct sim_lines *l = &v->r.lines;
-    double exposed_s[ANSWER_LINES];
-    answer_exposed(exposed_s, l);
-    add_time(v, "compute", l->compute_s);
-    for (int i = 0; i < ANSWER_LINES; i++) add_time(v, exposed[i], exposed_s[i]);
-    add_time(v, "host", l->host_s);
-    add_time(v, "bubble", l->bubble_s);
-    add_time(v, "optimizer", l->optimizer_s);
-    add_time(v, "unaccounted", l->unaccounted_s);
-    add_time(v, "step", l->step_s);
+    double line_s[ANSWER_LINES];
+    answer_lines(line_s, &v->r.lines);
+    for (int l = 0; l < ANSWER_LINES; l++)
+        if (line_s[l] != 0)
+            v->time[v->n_time++] = (struct time_row){ answer_line_name((enum answer_line)l), line_s[l],
+                                                      line_s[l] / line_s[ANSWER_STEP] };
 }
 
 /* The kinds of ops that a group's communication consists of: "DISPATCH COMBINE". */
@@ -291,11 +280,10 @@ static json_t *memory_json(const struct view *v)
 
 static json_t *time_json(const struct sim_lines *l)
 {
-    double exposed_s[ANSWER_LINES];
-    json_t *exposed = json_object();
-    answer_exposed(exposed_s, l);
-    for (int i = 0; i < ANSWER_LINES; i++)
-        json_object_set_new(exposed, answer_line_name((enum answer_line)i), report_real(exposed_s[i]));
+    double line_s[ANSWER_LINES];
+    answer_lines(line_s, l);
+    json_t *exposed = json_pack("{s:f,s:f,s:f,s:f,s:f}", "tp", line_s[ANSWER_TP], "cp", line_s[ANSWER_CP], "ep",
+                                line_s[ANSWER_EP], "dp", line_s[ANSWER_DP], "pp", line_s[ANSWER_PP]);
     return json_pack("{s:f,s:o,s:f,s:f,s:f,s:f,s:f}", "compute_s", l->compute_s, "exposed", exposed, "offload_s",
                      0.0, "bubble_s", l->bubble_s, "host_s", l->host_s, "optimizer_s", l->optimizer_s,
                      "unaccounted_s", l->unaccounted_s);
