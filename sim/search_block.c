@@ -115,8 +115,9 @@ static void half_price(struct search_half *h, struct built *t, const struct sear
 {
     const struct chunk *c = &t->pr.chunk[0];
     const int fwd = kind == PASS_FWD;
-    const struct pass_edge edge = { .in = { fwd ? c->x_in : 0, kind == PASS_BWD || kind == PASS_BWD_INPUT ? c->dy_in : 0 },
-                                    .out = { fwd ? c->x_out : 0, kind == PASS_BWD || kind == PASS_BWD_INPUT ? c->dx_out : 0 } };
+    const int input = kind == PASS_BWD || kind == PASS_BWD_INPUT;
+    const struct pass_edge edge = { .in = { fwd ? c->x_in : 0, fwd ? 0 : c->dy_in },
+                                    .out = { fwd ? c->x_out : 0, input ? c->dx_out : 0 } };
     int32_t *order = arena_alloc(&t->arena, (size_t)(c->reduce - c->fwd + 1) * sizeof *order);
     int n = 0;
     double issue_s = 0;

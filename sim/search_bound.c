@@ -361,10 +361,12 @@ static void walk_pass(struct walk *w, struct pair p)
     w->now_B += p.net_B;
 }
 
-/* Woven: when one half is at its peak the other still holds no less than nothing, or than what it leaves. */
-static struct pair pair_woven(struct pair f, struct pair b)
+/* Woven: while one half is at its peak, forward holds no less than nothing, and backward no less than nothing less all that
+ * the forward of its chunk had left (`saved_B`). */
+static struct pair pair_woven(struct pair f, struct pair b, double saved_B)
 {
-    return (struct pair){ f.net_B + b.net_B, fmax(b.peak_B, f.peak_B + b.net_B) };
+    const double net_B = f.net_B + b.net_B;
+    return (struct pair){ net_B, fmax(fmax(b.peak_B, f.peak_B - saved_B), net_B) };
 }
 
 /* Through the schedule of one stage until it repeats itself. */
@@ -384,7 +386,7 @@ static double stage_peak_B(const struct view *v, int stage)
         const int has_f = k < slots, has_b = k >= warmup;
         const int cf = has_f ? view_slot(v, k) : 0, cb = has_b ? v->vpp - 1 - view_slot(v, k - warmup) : 0;
         if (has_f && has_b && v->weave) {
-            walk_pass(&w, pair_woven(f[cf], b[cb]));
+            walk_pass(&w, pair_woven(f[cf], b[cb], f[cb].net_B));
             if (v->split) walk_pass(&w, weight[cb]);
             continue;
         }
@@ -392,7 +394,9 @@ static double stage_peak_B(const struct view *v, int stage)
         if (waits >= 0) walk_pass(&w, weight[waits]);
         waits = -1;
         if (has_b) walk_pass(&w, b[cb]);
-        if (has_b && v->split) waits = cb;
+        if (!has_b || !v->split) continue;
+        if (v->weave || k + 1 >= slots) walk_pass(&w, weight[cb]);
+        else waits = cb;
     }
     return w.peak_B;
 }
