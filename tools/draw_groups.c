@@ -26,9 +26,9 @@ static void number_groups(int32_t *number, int32_t *member, const struct job *j,
     for (int r = 0; r < j->plan.gpus; r++) number[r] = -1;
     for (int r = 0; r < j->plan.gpus; r++) {
         int32_t ranks[DRAW_GPUS];
-        const int size = fold_size(j, g), me = fold_members(j, g, r, ranks);
-        (void)me;
         if (number[r] >= 0) continue;
+        const int size = fold_size(j, g);
+        fold_members(j, g, r, ranks);
         for (int i = 0; i < size; i++) {
             number[ranks[i]] = n;
             member[ranks[i]] = i;

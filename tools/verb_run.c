@@ -18,11 +18,17 @@ enum { RUN_DATA_B = 1 << 30 };
 static const char *const backends[] = { "cpu", NULL }, *const comms[] = { "shm", NULL };
 static const char *const rank_kinds[] = { "thread", NULL };
 
-struct run_flags { int32_t ranks, steps, backend, comm, ranks_as; double timeout_s; char data[512], out[512]; };
+struct run_flags {
+    int32_t ranks, steps, traced, backend, comm, ranks_as;
+    double timeout_s;
+    char data[512], out[512];
+};
 static const struct opt flags[] = {
     { .key = "ranks", ARGS_INT(struct run_flags, ranks, 0, 1024, "0"),
       .help = "the plan's gpus; 0: as in the plan" },
     { .key = "steps", ARGS_INT(struct run_flags, steps, 1, 1000000, "10"), .help = "optimizer steps" },
+    { .key = "trace-steps", ARGS_INT(struct run_flags, traced, 1, 1000, "20"),
+      .help = "the first steps whose spans are kept for compare" },
     { .key = "data", ARGS_TEXT(struct run_flags, data, ""),
       .help = "train on the bytes of this file; default: a built-in text" },
     { .key = "out", ARGS_TEXT(struct run_flags, out, "moefold-run"),
@@ -158,15 +164,20 @@ static struct sum_row sum_up(struct arena *a, const struct run *r, const char *o
     return s;
 }
 
-static enum err save_metrics(const char *path, const json_t *steps, struct arena *a, struct diag *d)
+static enum err save_metrics(const char *path, const json_t *steps, struct diag *d)
 {
-    const char *text = "";
+    char *text = NULL;
+    size_t text_B = 0;
+    FILE *out = open_memstream(&text, &text_B);
+    if (!out) return fail(d, ERR_IO, "%s: no memory for it", path);
     for (size_t i = 0; i < json_array_size(steps); i++) {
-        char *line = json_dumps(json_array_get(steps, i), JSON_COMPACT | JSON_REAL_PRECISION(12));
-        text = arena_printf(a, "%s%s\n", text, line ? line : "");
-        free(line);
+        json_dumpf(json_array_get(steps, i), out, JSON_COMPACT | JSON_REAL_PRECISION(12));
+        fputc('\n', out);
     }
-    return save_text(path, text, strlen(text), d);
+    const enum err e = fclose(out) == 0 ? save_text(path, text, text_B, d)
+                                        : fail(d, ERR_IO, "%s: no memory for it", path);
+    free(text);
+    return e;
 }
 
 static enum err save_all(const struct run *r, const json_t *doc, struct arena *a, const char *out, struct diag *d)
@@ -174,8 +185,18 @@ static enum err save_all(const struct run *r, const json_t *doc, struct arena *a
     const char *plan = plan_text(a, &r->job.plan);
     TRY(save_text(arena_printf(a, "%s/plan.yaml", out), plan, strlen(plan), d));
     TRY(trace_write(&r->r.trace, arena_printf(a, "%s/trace.mft", out), d));
-    TRY(save_metrics(arena_printf(a, "%s/metrics.jsonl", out), json_object_get(doc, "steps"), a, d));
+    TRY(save_metrics(arena_printf(a, "%s/metrics.jsonl", out), json_object_get(doc, "steps"), d));
     return save_json(arena_printf(a, "%s/run.json", out), doc, d);
+}
+
+static void show_steps(struct arena *a, const struct report_list *steps)
+{
+    enum { SHOWN = 24 };
+    struct report_list last = *steps;
+    const int left_out = steps->n_row > SHOWN ? steps->n_row - SHOWN : 0;
+    last.row = (const char *)steps->row + (size_t)left_out * steps->row_B;
+    last.n_row -= left_out;
+    report_table(left_out ? arena_printf(a, "The last %d of %d steps", last.n_row, steps->n_row) : "Steps", &last, -1);
 }
 
 static enum err answer(struct arena *a, const struct args *args, const struct run_flags *f, struct diag *d)
@@ -184,6 +205,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct ru
     struct progress progress = { now_s(), f->steps };
     TRY(prepare(r, a, args, f, d));
     r->ask.steps = f->steps;
+    r->ask.iters_traced = f->traced;
     r->ask.timeout_s = f->timeout_s;
     if (isatty(STDERR_FILENO)) {
         r->ask.after_step = show_progress;
@@ -204,7 +226,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct ru
     if (e != OK) return e;
     report_heading("%s on %d ranks of this machine", r->job.model.name, r->job.plan.gpus);
     printf("  %s\n", answer_plan_line(a, &r->job.plan));
-    report_table("Steps", &steps, -1);
+    show_steps(a, &steps);
     report_lines("Left behind", sum_cols, LEN(sum_cols), &sum);
     return OK;
 }
