@@ -15,7 +15,7 @@ struct seat {                   /* what one member shows the others during a cal
     const char *data;
     int64_t *send_B;            /* all_to_all: bytes for every member */
     _Atomic uint32_t came;      /* meetings it has come to */
-    const char *op;
+    const char *_Atomic op;     /* peers look at it when they give up */
 };
 struct room {                   /* one communicator */
     struct comm_shm *run; struct room *next;
@@ -99,25 +99,50 @@ static int comm_shm_met(const void *arg)
     return atomic_load(&w->room->meeting) != w->meeting || atomic_load(&w->room->run->broken);
 }
 
-/* The first member that has come to fewer meetings than I. */
-static int comm_shm_late(const struct room *r, int me)
+/* The first member that the others wait for; -1: all have come. */
+static int comm_shm_late(const struct room *r)
 {
-    const uint32_t mine = atomic_load(&r->seat[me].came);
+    const uint32_t met = atomic_load(&r->meeting);
     for (int i = 0; i < r->n; i++)
-        if (atomic_load(&r->seat[i].came) != mine) return i;
-    return me;
+        if (atomic_load(&r->seat[i].came) == met) return i;
+    return -1;
 }
 
-static void comm_shm_give_up(struct comm *c)
+/* A room in which `rank` itself waits for others, and its seat there; NULL: it waits in none. */
+static struct room *comm_shm_waiting(const struct comm_shm *s, int32_t rank, int *seat)
 {
-    struct room *r = c->room;
+    for (struct room *r = s->room; r; r = r->next)
+        for (int i = 0; i < r->n; i++) {
+            if (r->rank[i] != rank || comm_shm_late(r) < 0 || comm_shm_late(r) == i) continue;
+            if (atomic_load(&r->seat[i].came) == atomic_load(&r->meeting)) continue;
+            *seat = i;
+            return r;
+        }
+    return NULL;
+}
+
+/* Who waits longest is often not who is to blame: follows those that wait to the one that does not. Others move
+ * on meanwhile, so the way is short by count, not by proof. Returns 0 when all have come after all. */
+static int comm_shm_give_up(struct comm *c)
+{
+    enum { HOPS = 64 };
+    struct room *r = c->room, *next = r;
     struct diag why;
-    const int late = comm_shm_late(r, c->me);
+    int seat = c->me, late = comm_shm_late(r), next_seat = seat;
+    if (late < 0) return 0;
+    for (int hop = 0; hop < HOPS && (next = comm_shm_waiting(r->run, r->rank[late], &next_seat)); hop++) {
+        const int next_late = comm_shm_late(next);
+        if (next_late < 0) break;
+        r = next, seat = next_seat, late = next_late;
+    }
     fail(&why, ERR_COMM,
-         "rank %d waited %g s in group %s at %s for rank %d, which did not come; look at what rank %d "
-         "does, or raise the time-out",
-         r->rank[c->me], r->run->timeout_s, r->name, r->seat[c->me].op, r->rank[late], r->rank[late]);
+         "rank %d waited %g s in group %s at %s; rank %d did not come to group %s, where rank %d is at %s: "
+         "look at "
+         "what rank %d does, or raise the time-out",
+         c->room->rank[c->me], r->run->timeout_s, c->room->name, atomic_load(&c->room->seat[c->me].op),
+         r->rank[late], r->name, r->rank[seat], atomic_load(&r->seat[seat].op), r->rank[late]);
     comm_shm_break(r->run, why.text);
+    return 1;
 }
 
 static enum err comm_shm_meet(struct comm *c, struct diag *d)
@@ -129,8 +154,9 @@ static enum err comm_shm_meet(struct comm *c, struct diag *d)
         atomic_store(&r->arrived, 0);
         atomic_fetch_add(&r->meeting, 1);
         bell_ring(&r->bell);
-    } else if (!bell_wait(&r->bell, comm_shm_met, &w, r->run->timeout_s)) {
-        comm_shm_give_up(c);
+    } else {
+        while (!bell_wait(&r->bell, comm_shm_met, &w, r->run->timeout_s))
+            if (comm_shm_give_up(c)) break;
     }
     return atomic_load(&r->run->broken) ? comm_shm_broken(r->run, d) : OK;
 }
@@ -147,7 +173,8 @@ static enum err comm_shm_agree(struct comm *c, struct diag *d)
         struct diag why;
         fail(&why, ERR_COMM,
              "group %s: rank %d is at %s with %lld, rank %d at %s with %lld; members must make equal calls",
-             r->name, r->rank[c->me], mine->op, (long long)mine->total, r->rank[i], s->op, (long long)s->total);
+             r->name, r->rank[c->me], atomic_load(&mine->op), (long long)mine->total, r->rank[i],
+             atomic_load(&s->op), (long long)s->total);
         comm_shm_break(r->run, why.text);
         return comm_shm_broken(r->run, d);
     }
@@ -235,7 +262,8 @@ static enum err comm_shm_uneven(struct comm *c, int from, int64_t sent_B, int64_
     const struct room *r = c->room;
     struct diag why;
     fail(&why, ERR_COMM, "group %s at %s: rank %d sends %lld bytes, rank %d expects %lld", r->name,
-         r->seat[c->me].op, r->rank[from], (long long)sent_B, r->rank[c->me], (long long)expected_B);
+         atomic_load(&r->seat[c->me].op), r->rank[from], (long long)sent_B, r->rank[c->me],
+         (long long)expected_B);
     comm_shm_break(r->run, why.text);
     return comm_shm_broken(r->run, d);
 }
@@ -272,7 +300,7 @@ static enum err comm_shm_recv(struct comm *c, int from, void *out, int64_t bytes
 
 static void comm_shm_say(struct comm *c, const char *op)
 {
-    c->room->seat[c->me].op = op;
+    atomic_store(&c->room->seat[c->me].op, op);
 }
 
 const struct comm_ops comm_shm = {

@@ -1,6 +1,7 @@
 /* Turns an item into a call: ids become addresses, capacities become true row counts. Deps have made sure that
  * the size buffers were written, so rows are read here, right before the launch. */
 #include "exec/exec_rank.h"
+#include "kernels/exchange.h"
 #include <math.h>
 
 static char *exec_bind_at(const struct exec_rank *r, const struct item *it, int id)
@@ -78,18 +79,39 @@ void exec_bind_rows(int32_t rows[2], const struct call *c)
     if (n > 0) rows[0] = (int32_t)n;
 }
 
+struct fullest { int32_t rank; int64_t rows; };
+
+/* All members of an etp x ep group hold the count matrix, so all name the same one. at: 0 after dispatch, 1
+ * after the etp gather. */
+static struct fullest exec_bind_fullest(const struct exec_rank *r, const struct call *c, int at)
+{
+    const struct plan *p = &r->x->j->plan;
+    const struct exchange x = {
+        .count = c->read[0].p, .etp = p->etp, .ep = p->ep, .experts = (int)c->read[0].cols
+    };
+    struct fullest most = { 0 };
+    for (int i = 0; i < r->members[GROUP_TPEP]; i++) {
+        const int32_t rank = r->member[GROUP_TPEP][i];
+        const struct coord seat = fold_coord(p, rank);
+        const int64_t rows = at ? exchange_gathered(&x, seat.ep) : exchange_received(&x, seat.etp, seat.ep);
+        if (rows > most.rows) most = (struct fullest){ rank, rows };
+    }
+    return most;
+}
+
 enum err exec_bind_capacity(const struct exec_rank *r, const struct call *c, struct diag *d)
 {
     const struct program *pr = r->x->pr;
-    const int32_t *size = c->write[0].p, *least = r->x->least[c->op->io.write[0]];
+    const int32_t *least = r->x->least[c->op->io.write[0]];
     for (int at = 0; at < 2; at++) {
         const int64_t holds = least[at] ? pr->buf[least[at]].rows : INT64_MAX;
-        if (size[at] <= holds) continue;
+        const struct fullest most = exec_bind_fullest(r, c, at);
+        if (most.rows <= holds) continue;
         return fail(d, ERR_NO,
-                    "capacity overflow: rank %d, layer %d, micro-batch %d, step %d: %d routed rows arrive, "
+                    "capacity overflow: rank %d, layer %d, micro-batch %d, step %d: %lld routed rows arrive, "
                     "buffer %d holds %lld; needs capacity %.3f (or worst)",
-                    r->rank, c->op->layer, c->micro, c->iter, size[at], least[at], (long long)holds,
-                    ceil(1e3 * size[at] / (double)pr->even[at]) * 1e-3);
+                    most.rank, c->op->layer, c->micro, c->iter, (long long)most.rows, least[at],
+                    (long long)holds, ceil(1e3 * (double)most.rows / (double)pr->even[at]) * 1e-3);
     }
     return OK;
 }

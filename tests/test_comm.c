@@ -280,7 +280,7 @@ START_TEST(a_late_member_is_named)
         ck_assert_int_eq(m[i].e, ERR_COMM);
         ck_assert_ptr_nonnull(strstr(m[i].d.text, "group dp"));
         ck_assert_ptr_nonnull(strstr(m[i].d.text, "TEST_OP"));
-        ck_assert_ptr_nonnull(strstr(m[i].d.text, "for rank 12"));
+        ck_assert_ptr_nonnull(strstr(m[i].d.text, "rank 12 did not come"));
         ck_assert_str_eq(m[i].d.text, m[0].d.text);
     }
 }
