@@ -1,10 +1,11 @@
-/* Best first. Every plan whose states fit waits in a heap under its bound; the lowest is taken, its bound made finer, its
- * memory checked by pairs, and at last it is simulated whole. When the lowest bound left is no lower than the best step
- * simulated, that step is proven best of the space (under this cost model); the hunt goes on to what lies within WITHIN of
- * it. A plan that does not fit puts its recompute sets into the heap: computing again never makes a step shorter, so
- * while a plan fits they need not be looked at. */
+/* Best first. Every plan whose states fit waits in a heap under its bound; the lowest is taken, its bound
+ * made finer, its memory checked by pairs, and at last it is simulated whole. When the lowest bound left is
+ * no lower than the best step simulated, that step is proven best of the space (under this cost model); the
+ * hunt goes on to what lies within WITHIN of it. A plan that does not fit puts its recompute sets into the
+ * heap: computing again never makes a step shorter, so while a plan fits they need not be looked at. */
 #include "sim/search.h"
 #include "sim/search_bound.h"
+#include "sim/search_live.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +18,14 @@ static const double NEAR = 1.25;            /* how far the first `top` may be fr
 enum level { LEVEL_MANY, LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
 struct node { double bound_s; struct search_point point; uint8_t recompute, level; };
 struct found { double step_s, peak_B; struct search_point point; uint8_t recompute; };
-struct grid_state { uint8_t holds, opened, fits; };      /* states fit in some plan; a plan was taken; one fits */
+/* Of some plan of the grid: its states fit; its memory was looked at; it fits. */
+struct grid_state { uint8_t holds, opened, fits; };
 struct need { double live_B; struct search_point point; int32_t only_states; };
 
 struct hunt {
     const struct job *job;
     struct search_space space;
-    struct search_bounds *bounds;
+    struct search_views views;
     struct arena *arena;
     struct search_point *points;            /* room for those of one grid and micro-batch */
     struct node *heap; int32_t n_heap, room_heap;
@@ -40,7 +42,8 @@ struct hunt {
 /* The total order of plans: grids in the order of the space, then what varies on them. */
 static int point_order(const struct search_point *a, const struct search_point *b)
 {
-    const int32_t x[] = { a->grid, a->mbs, a->vpp, a->weave, a->order }, y[] = { b->grid, b->mbs, b->vpp, b->weave, b->order };
+    const int32_t x[] = {a->grid, a->mbs, a->vpp, a->weave, a->order},
+                  y[] = {b->grid, b->mbs, b->vpp, b->weave, b->order};
     for (int i = 0; i < LEN(x); i++)
         if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
     return 0;
@@ -62,7 +65,8 @@ static void heap_push(struct hunt *h, struct node n)
         h->room_heap = room;
     }
     int i = h->n_heap++;
-    for (; i > 0 && node_before(&n, &h->heap[(i - 1) / 2]); i = (i - 1) / 2) h->heap[i] = h->heap[(i - 1) / 2];
+    for (; i > 0 && node_before(&n, &h->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        h->heap[i] = h->heap[(i - 1) / 2];
     h->heap[i] = n;
 }
 
@@ -93,7 +97,7 @@ static int first_recompute(const struct hunt *h, const struct search_point *p)
 
 static void wait_for(struct hunt *h, const struct search_point *p, int recompute)
 {
-    const double bound_s = search_bound_slots_s(h->bounds, p, recompute);
+    const double bound_s = search_bound_slots_s(&h->views, p, recompute);
     heap_push(h, (struct node){ bound_s, *p, (uint8_t)recompute, LEVEL_SLOTS });
     h->r->priced++;
 }
@@ -101,7 +105,7 @@ static void wait_for(struct hunt *h, const struct search_point *p, int recompute
 /* Do the states of some plan fit? They depend on the layout besides the grid. */
 static int states_fit(struct hunt *h, const struct search_point *p)
 {
-    const double states_B = search_bound_states_B(h->bounds, p);
+    const double states_B = search_live_states_B(&h->views, p);
     if (states_B > h->room_B) too_large(h, p, states_B, 1);
     return states_B <= h->room_B;
 }
@@ -115,7 +119,7 @@ static void wait_grid(struct hunt *h, int grid)
         for (int64_t i = 0; i < n && !holds; i++) holds = states_fit(h, &h->points[i]);
         if (!holds) continue;
         const int recompute = first_recompute(h, h->points);
-        const double bound_s = search_bound_floor_s(h->bounds, h->points, recompute);
+        const double bound_s = search_bound_floor_s(&h->views, h->points, recompute);
         heap_push(h, (struct node){ bound_s, h->points[0], (uint8_t)recompute, LEVEL_MANY });
         h->grid[grid].holds = 1;
     }
@@ -123,12 +127,14 @@ static void wait_grid(struct hunt *h, int grid)
 
 /* ---- taking one ---- */
 
-/* All that the plan would hold if nothing were ever reused: what fits so needs no planned offsets to be known to fit. */
+/* All that the plan would hold if nothing were ever reused: what fits so needs no planned offsets to be known
+ * to fit. */
 static double without_reuse_B(const struct program *pr)
 {
     double sum_B = 0;
     for (int i = 1; i < pr->n_buf; i++)
-        if (!pr->buf[i].view) sum_B += ((double)buf_B(&pr->buf[i]) + 64) * (pr->buf[i].keep == KEEP_MICRO ? pr->n_micro : 1);
+        if (!pr->buf[i].view)
+            sum_B += ((double)buf_B(&pr->buf[i]) + 64) * (pr->buf[i].keep == KEEP_MICRO ? pr->n_micro : 1);
     return sum_B;
 }
 
@@ -171,21 +177,22 @@ static void recompute_more(struct hunt *h, const struct node *n, double live_B)
 static void open_many(struct hunt *h, const struct node *n)
 {
     const int grid = n->point.grid;
-    const int64_t count = search_space_points(&h->space, &h->space.grid[grid], grid, n->point.mbs, h->points).points;
+    const int64_t count =
+        search_space_points(&h->space, &h->space.grid[grid], grid, n->point.mbs, h->points).points;
     for (int64_t i = 0; i < count; i++)
         if (states_fit(h, &h->points[i])) wait_for(h, &h->points[i], first_recompute(h, &h->points[i]));
 }
 
 static void refine(struct hunt *h, struct node n)
 {
-    n.bound_s = fmax(n.bound_s, search_bound_step_s(h->bounds, &n.point, n.recompute));
+    n.bound_s = fmax(n.bound_s, search_bound_step_s(&h->views, &n.point, n.recompute));
     n.level = LEVEL_STEP;
     heap_push(h, n);
 }
 
 static void check_memory(struct hunt *h, struct node n)
 {
-    const double live_B = search_bound_live_B(h->bounds, &n.point, n.recompute);
+    const double live_B = search_live_B(&h->views, &n.point, n.recompute);
     h->grid[n.point.grid].opened = 1;
     if (live_B > h->room_B) {
         recompute_more(h, &n, live_B);
@@ -298,7 +305,8 @@ static void answer_rejects(struct hunt *h)
         h->r->grids_bounded_out += t->holds && !t->opened;
     }
     h->r->reject = arena_alloc(h->arena, (SEARCH_RULE_COUNT + 2) * sizeof *h->r->reject);
-    for (int k = 0; k < SEARCH_RULE_COUNT; k++) reject(h, search_space_rule_text((enum search_rule)k), s->refused[k]);
+    for (int k = 0; k < SEARCH_RULE_COUNT; k++)
+        reject(h, search_space_rule_text((enum search_rule)k), s->refused[k]);
     reject(h, "weights, gradients and optimizer states alone exceed the memory", states);
     reject(h, "with activations no plan fits, whatever is computed again", live);
 }
@@ -318,21 +326,27 @@ static enum err nothing_passes(const struct hunt *h, struct diag *d)
     for (int k = 1; k < SEARCH_RULE_COUNT; k++)
         if (s->refused[k] > s->refused[most]) most = k;
     if (!s->foldings)
-        return fail(d, ERR_NO, "no folding of %d GPUs has the degrees that were fixed: they must divide it", h->job->plan.gpus);
-    return fail(d, ERR_NO, "no plan passes the rules; of %lld foldings of %d GPUs most (%lld) are refused because %s",
+        return fail(d, ERR_NO, "no folding of %d GPUs has the degrees that were fixed: they must divide it",
+                    h->job->plan.gpus);
+    return fail(d, ERR_NO,
+                "no plan passes the rules; of %lld foldings of %d GPUs most (%lld) are refused because %s",
                 (long long)s->foldings, h->job->plan.gpus, (long long)s->refused[most],
                 search_space_rule_text((enum search_rule)most));
 }
 
-/* The plan that comes nearest, its need, and how many GPUs would hold the states if they were spread without any loss. */
+/* The plan that comes nearest, its need, and how many GPUs would hold the states if they were spread without
+ * any loss. */
 static enum err nothing_fits(const struct hunt *h, struct diag *d)
 {
     const struct search_point *p = &h->least.point;
     const struct search_grid *g = &h->space.grid[p->grid];
     const double overhead_B = h->job->system.memory_B - h->room_B, GiB = 1 << 30;
-    return fail(d, ERR_NO, "nothing fits: the plan that needs least (tp %d cp %d pp %d ep %d etp %d mbs %d) needs %s %.1f GiB of "
-                "%.1f GiB on its worst GPU%s: use more GPUs, or GPUs with more memory", g->tp, g->cp, g->pp, g->ep, g->etp, p->mbs,
-                h->least.only_states ? "at least" : "about", (h->least.live_B + overhead_B) / GiB, h->job->system.memory_B / GiB,
+    return fail(d, ERR_NO,
+                "nothing fits: the plan that needs least (tp %d cp %d pp %d ep %d etp %d mbs %d) needs %s "
+                "%.1f GiB of "
+                "%.1f GiB on its worst GPU%s: use more GPUs, or GPUs with more memory",
+                g->tp, g->cp, g->pp, g->ep, g->etp, p->mbs, h->least.only_states ? "at least" : "about",
+                (h->least.live_B + overhead_B) / GiB, h->job->system.memory_B / GiB,
                 h->least.only_states ? ", weights, gradients and optimizer states alone" : "");
 }
 
@@ -343,19 +357,28 @@ static double clock_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, const struct job *j, const struct search_ask *ask)
+static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, const struct job *j,
+                      const struct search_ask *ask)
 {
-    *h = (struct hunt){ .job = j, .arena = a, .r = r, .top = ask->top > 0 ? ask->top : 1, .least.live_B = INFINITY,
-                        .room_B = j->system.memory_B - j->system.overhead_B - j->stack.overhead_B };
+    *h = (struct hunt){.job = j,
+                       .arena = a,
+                       .r = r,
+                       .top = ask->top > 0 ? ask->top : 1,
+                       .least.live_B = INFINITY,
+                       .room_B = j->system.memory_B - j->system.overhead_B - j->stack.overhead_B};
     search_space_init(&h->space, a, j, ask->fixed);
-    h->bounds = search_bound_open(a, &h->space);
+    search_view_init(&h->views, a, &h->space);
     h->grid = arena_alloc(a, (size_t)h->space.n_grid * sizeof *h->grid + 1);
     h->first_s = arena_alloc(a, (size_t)h->top * sizeof *h->first_s);
     for (int i = 0; i < h->top; i++) h->first_s[i] = INFINITY;
     h->points = arena_alloc(a, (size_t)4 * LAYOUT_CHUNKS * sizeof *h->points);
     h->found = arena_alloc(a, SEARCH_SIMULATE * sizeof *h->found);
-    *r = (struct search_result){ .grids = h->space.grids, .gbs_valid = h->space.gbs_valid, .with_mbs = h->space.with_mbs,
-                                 .with_layout = h->space.with_layout, .plans = h->space.plans, .grids_valid = h->space.n_grid };
+    *r = (struct search_result){.grids = h->space.grids,
+                                .gbs_valid = h->space.gbs_valid,
+                                .with_mbs = h->space.with_mbs,
+                                .with_layout = h->space.with_layout,
+                                .plans = h->space.plans,
+                                .grids_valid = h->space.n_grid};
 }
 
 /* Sizes without which nothing can be counted are refused in plan_resolve's words. */
@@ -365,7 +388,8 @@ static enum err check_sizes(const struct job *j, struct diag *d)
     return j->plan.gpus < 1 || j->plan.gbs < 1 || j->plan.seq < 1 ? plan_resolve(&one, d) : OK;
 }
 
-/* What no degree can cure (a precision without a peak, an option that the stack lacks) refuses every plan alike. */
+/* What no degree can cure (a precision without a peak, an option that the stack lacks) refuses every plan
+ * alike. */
 static enum err check_first(struct hunt *h, struct diag *d)
 {
     struct job one = *h->job;
@@ -375,7 +399,8 @@ static enum err check_first(struct hunt *h, struct diag *d)
     return OK;
 }
 
-enum err search_run(struct search_result *r, struct arena *a, const struct job *j, const struct search_ask *ask, struct diag *d)
+enum err search_run(struct search_result *r, struct arena *a, const struct job *j,
+                    const struct search_ask *ask, struct diag *d)
 {
     const double from_s = clock_s();
     struct hunt h;

@@ -1,5 +1,5 @@
-/* Three memos over program_build_block: prices, states, and once-a-step work. Each has its own key, the sizes that its
- * values depend on and nothing more; a test holds equal keys to equal values. */
+/* Three memos over program_build_block: prices, states, and once-a-step work. Each has its own key, the sizes
+ * that its values depend on and nothing more; a test holds equal keys to equal values. */
 #include "sim/search_block.h"
 #include <stdio.h>
 
@@ -14,7 +14,6 @@ struct search_blocks {
     struct arena *arena;
     struct memo memo[MEMO_COUNT];
     struct job job;
-    int64_t built;
 };
 
 /* ---- memo ---- */
@@ -29,8 +28,8 @@ static uint64_t key_hash(const struct key *k)
 
 static int key_same(const struct key *a, const struct key *b)
 {
-    return a->block == b->block && a->recompute == b->recompute && a->tp == b->tp && a->cp == b->cp && a->etp == b->etp &&
-           a->ep == b->ep && a->mbs == b->mbs && a->pp == b->pp && a->order == b->order;
+    return a->block == b->block && a->recompute == b->recompute && a->tp == b->tp && a->cp == b->cp &&
+           a->etp == b->etp && a->ep == b->ep && a->mbs == b->mbs && a->pp == b->pp && a->order == b->order;
 }
 
 /* Where the key's value is, or where it goes. */
@@ -79,7 +78,8 @@ static struct key key_of(const struct search_blocks *b, const struct search_poin
 
 struct built { struct arena arena; struct program pr; struct cost cost; const double *op_s; };
 
-static void built_open(struct built *t, struct search_blocks *b, const struct search_point *p, int recompute, enum block k)
+static void built_open(struct built *t, struct search_blocks *b, const struct search_point *p, int recompute,
+                       enum block k)
 {
     struct diag d;
     *t = (struct built){ 0 };
@@ -88,7 +88,6 @@ static void built_open(struct built *t, struct search_blocks *b, const struct se
     program_build_block(&t->pr, &t->arena, &b->job, k);
     cost_init(&t->cost, &t->pr, &b->job);
     t->op_s = cost_all_s(&t->cost, &t->arena);
-    b->built++;
 }
 
 /* With one chunk the embedding and the loss share one DATA op: it is counted with the loss. */
@@ -110,8 +109,8 @@ static void half_read(struct search_half *h, const struct pass_price *p, int dat
     h->peak_B = p->peak_B;
 }
 
-static void half_price(struct search_half *h, struct built *t, const struct search_blocks *b, enum block block,
-                       enum pass_kind kind)
+static void half_price(struct search_half *h, struct built *t, const struct search_blocks *b,
+                       enum block block, enum pass_kind kind)
 {
     const struct chunk *c = &t->pr.chunk[0];
     const int fwd = kind == PASS_FWD;
@@ -134,7 +133,8 @@ static void half_price(struct search_half *h, struct built *t, const struct sear
     h->busy_s[PASS_HOST] = issue_s;
 }
 
-const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p, int recompute, enum block k)
+const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p,
+                                              int recompute, enum block k)
 {
     struct key key = key_of(b, p, k);
     key.recompute = recompute;
@@ -161,8 +161,10 @@ const struct search_block *search_block_price(struct search_blocks *b, const str
 
 enum { PARTS = 4, WOVEN_LAYERS = 3 };       /* parts of a MoE layer; enough layers that one is inside */
 
-/* A plan of one stage whose merged pass weaves WOVEN_LAYERS MoE layers; groups inside a layer are those of the point. */
-static void woven_job(struct job *j, const struct search_blocks *b, const struct search_point *p, int recompute, int phase)
+/* A plan of one stage whose merged pass weaves WOVEN_LAYERS MoE layers; groups inside a layer are those of
+ * the point. */
+static void woven_job(struct job *j, const struct search_blocks *b, const struct search_point *p,
+                      int recompute, int phase)
 {
     const struct search_grid *g = &b->space->grid[p->grid];
     struct plan *to = &j->plan;
@@ -170,7 +172,8 @@ static void woven_job(struct job *j, const struct search_blocks *b, const struct
     *j = *b->space->job;
     j->model.dense_layers = phase;
     j->model.layers = phase + WOVEN_LAYERS;
-    to->tp = g->tp, to->cp = g->cp, to->etp = g->etp, to->ep = g->ep, to->mbs = p->mbs, to->recompute = recompute;
+    to->tp = g->tp, to->cp = g->cp, to->etp = g->etp, to->ep = g->ep, to->mbs = p->mbs,
+    to->recompute = recompute;
     to->pp = to->vpp = 1;
     to->order = ORDER_TP_CP_EP_DP_PP;
     to->gbs = to->gpus / (to->tp * to->cp) * to->mbs * 2;
@@ -181,8 +184,8 @@ static void woven_job(struct job *j, const struct search_blocks *b, const struct
     plan_resolve(j, &d);
 }
 
-/* The pass takes a part of backward, then one of forward, and so on. Adds the diagonal of its parts `from` .. `to` of both
- * halves, layers' ops only: what else stands there makes it longer. */
+/* The pass takes a part of backward, then one of forward, and so on. Adds the diagonal of its parts `from` ..
+ * `to` of both halves, layers' ops only: what else stands there makes it longer. */
 static void woven_add(double sum_s[PASS_DATA], struct built *t, const struct pass *pass, int from, int to)
 {
     static const struct pass_edge none = { { 0, 0 }, { 0, 0 } };
@@ -199,7 +202,8 @@ static void woven_add(double sum_s[PASS_DATA], struct built *t, const struct pas
     for (int k = 0; k < PASS_DATA; k++) sum_s[k] += price.m[k][k];
 }
 
-const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p, int recompute, int phase)
+const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p,
+                                              int recompute, int phase)
 {
     struct key key = key_of(b, p, BLOCK_MOE);
     key.recompute = recompute;
@@ -221,7 +225,6 @@ const struct search_woven *search_block_woven(struct search_blocks *b, const str
     if (!phase) woven_add(v->ends_s, &t, pass, 0, PARTS - 1);
     if (!phase) woven_add(v->ends_s, &t, pass, PARTS * WOVEN_LAYERS, PARTS * WOVEN_LAYERS);
     arena_free(&t.arena);
-    b->built++;
     return v;
 }
 
@@ -244,8 +247,8 @@ static const struct bucket *bucket_of(const struct program *pr, int w)
     return NULL;
 }
 
-/* Parameters, not buckets, are counted: padding depends on how many share, and one stage's two uses of an input table are
- * one table. */
+/* Parameters, not buckets, are counted: padding depends on how many share, and one stage's two uses of an
+ * input table are one table. */
 static void states_read(struct search_states *v, const struct program *pr, int skip_table)
 {
     for (int i = 0; i < pr->n_param; i++) {
@@ -259,7 +262,8 @@ static void states_read(struct search_states *v, const struct program *pr, int s
     }
 }
 
-const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p, enum block k)
+const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p,
+                                                enum block k)
 {
     struct key key = key_of(b, p, k);
     key.pp = b->space->grid[p->grid].pp > 1;
@@ -298,11 +302,17 @@ static void once_read(struct search_once *v, const struct built *t)
     }
 }
 
-const struct search_once *search_block_once(struct search_blocks *b, const struct search_point *p, enum block k)
+const struct search_once *search_block_once(struct search_blocks *b, const struct search_point *p,
+                                            enum block k)
 {
     const struct search_grid *g = &b->space->grid[p->grid];
-    const struct key key = { .block = (int32_t)k, .tp = g->tp, .cp = g->cp, .etp = g->etp, .ep = g->ep, .pp = g->pp,
-                             .order = p->order };
+    const struct key key = {.block = (int32_t)k,
+                            .tp = g->tp,
+                            .cp = g->cp,
+                            .etp = g->etp,
+                            .ep = g->ep,
+                            .pp = g->pp,
+                            .order = p->order};
     void **at = memo_find(&b->memo[MEMO_ONCE], b->arena, &key);
     if (*at) return *at;
     struct search_once *v = *at = arena_alloc(b->arena, sizeof *v);
@@ -324,5 +334,3 @@ struct search_blocks *search_block_open(struct arena *a, const struct search_spa
     for (int m = 0; m < MEMO_COUNT; m++) memo_init(&b->memo[m], a, 1024);
     return b;
 }
-
-int64_t search_block_built(const struct search_blocks *b) { return b->built; }

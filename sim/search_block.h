@@ -1,14 +1,16 @@
-/* Block prices, computed once per set of sizes that a block can see and shared by all plans that agree on them. A dense
- * layer, the embedding and the loss see tp, cp and the micro-batch; a MoE layer also etp and ep; none sees pp, dp or the
- * order, since the groups inside a layer are runs of neighbouring ranks in both. What happens once a step (gradient
- * reduction, optimizer) sees the whole grid and is priced apart, when a plan comes near enough to need it.
- * Everything comes from the one builder and the one cost model; the keys are the only knowledge here. */
+/* Block prices, computed once per set of sizes that a block can see and shared by all plans that agree on
+ * them. A dense layer, the embedding and the loss see tp, cp and the micro-batch; a MoE layer also etp and
+ * ep; none sees pp, dp or the order, since the groups inside a layer are runs of neighbouring ranks in both.
+ * What happens once a step (gradient reduction, optimizer) sees the whole grid and is priced apart, when a
+ * plan comes near enough to need it. Everything comes from the one builder and the one cost model; the keys
+ * are the only knowledge here. */
 #ifndef SIM_SEARCH_BLOCK_H
 #define SIM_SEARCH_BLOCK_H
 #include "sim/pass.h"
 #include "sim/search_space.h"
 
-/* One half of a block: of its (max,+) matrix the diagonal, and what leads from its input and to its output. */
+/* One half of a block: of its (max,+) matrix the diagonal, and what leads from its input and to its
+ * output. */
 struct search_half {
     double diag_s[PASS_DATA];           /* by stream, and the host                                     */
     double in_s[PASS_DATA], out_s[PASS_DATA];   /* input -> stream, stream -> output; -INFINITY: no path */
@@ -20,10 +22,11 @@ struct search_block {
     struct search_half fwd, bwd, weight;        /* weight: BWD_WEIGHT where backward is split, else nothing */
     double edge_B;                      /* of an activation between blocks                             */
 };
-/* A MoE layer's forward woven with another one's backward: diagonals of the segment that repeats inside a merged pass, and
- * of its first and last parts together, one layer's worth too (phase 0 only). */
+/* A MoE layer's forward woven with another one's backward: diagonals of the segment that repeats inside a
+ * merged pass, and of its first and last parts together, one layer's worth too (phase 0 only). */
 struct search_woven { double inside_s[PASS_DATA], ends_s[PASS_DATA]; };
-/* Bytes kept for ever: of a rank, and before they are shared over dp x cp and over edp. Less than the truth by padding. */
+/* Bytes kept for ever: of a rank, and before they are shared over dp x cp and over edp. Less than the truth
+ * by padding. */
 struct search_states { double own_B, dense_B, expert_B; };
 /* Seconds of a block's ops once a step. Of a bucket shared by nobody scatter and gather are 0. */
 struct search_once { double zero_s, scatter_s, sumsq_s, world_s, update_s, gather_s; };
@@ -31,12 +34,15 @@ struct search_once { double zero_s, scatter_s, sumsq_s, world_s, update_s, gathe
 struct search_blocks;
 /* Everything lives in `a`. */
 struct search_blocks *search_block_open(struct arena *a, const struct search_space *s);
-const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p, int recompute, enum block k);
-/* `phase`: parts by which the forward lags, as dense layers (one part each) stand before its experts; 0 to 3. */
-const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p, int recompute, int phase);
-const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p, enum block k);
-const struct search_once *search_block_once(struct search_blocks *b, const struct search_point *p, enum block k);
-/* How many blocks were built. */
-int64_t search_block_built(const struct search_blocks *b);
+const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p,
+                                              int recompute, enum block k);
+/* `phase`: parts by which the forward lags, as dense layers (one part each) stand before its experts; 0 to
+ * 3. */
+const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p,
+                                              int recompute, int phase);
+const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p,
+                                                enum block k);
+const struct search_once *search_block_once(struct search_blocks *b, const struct search_point *p,
+                                            enum block k);
 
 #endif

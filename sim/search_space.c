@@ -1,5 +1,6 @@
-/* Enumerates and counts the space. Rules are Megatron-LM's (parallel_state.py, schedules.py), in the order in which
- * plan_check looks at them; grids and counts equal those of facts gathered by an independent program (tests). */
+/* Enumerates and counts the space. Rules are Megatron-LM's (parallel_state.py, schedules.py), in the order in
+ * which plan_check looks at them; grids and counts equal those of facts gathered by an independent program
+ * (tests). */
 #include "sim/search_space.h"
 #include <stdio.h>
 
@@ -13,9 +14,13 @@ const char *search_space_rule_text(enum search_rule r)
     return text[r];
 }
 
-static int space_sp(const struct search_space *s, const struct search_grid *g) { return s->sp < 0 ? g->tp > 1 : s->sp; }
+static int space_sp(const struct search_space *s, const struct search_grid *g)
+{
+    return s->sp < 0 ? g->tp > 1 : s->sp;
+}
 
-/* One token slice per cp rank, in two halves of the causal mask, each cut over tp when sequences are (cases C11). */
+/* One token slice per cp rank, in two halves of the causal mask, each cut over tp when sequences are (cases
+ * C11). */
 static int space_seq_ok(const struct search_space *s, const struct search_grid *g)
 {
     const int sp = space_sp(s, g) ? g->tp : 1;
@@ -65,15 +70,19 @@ static int space_groups(const struct search_space *s, int pp, int n_micro)
     return pp <= group && group <= n_micro && (rest == 0 || rest >= pp);
 }
 
-/* Merged passes hide a pass's transfers behind its partner's work: they need experts that are spread, and two chunks. */
-static int space_runs(const struct search_space *s, const struct search_grid *g, int vpp, int n_micro, int weave)
+/* Merged passes hide a pass's transfers behind its partner's work: they need experts that are spread, and two
+ * chunks. */
+static int space_runs(const struct search_space *s, const struct search_grid *g, int vpp, int n_micro,
+                      int weave)
 {
     const int kind = weave ? SCHEDULE_FWD_BWD : vpp > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B;
-    if (!(s->schedules >> kind & 1) || (vpp > 1 && (g->pp == 1 || !space_groups(s, g->pp, n_micro)))) return 0;
+    if (!(s->schedules >> kind & 1) || (vpp > 1 && (g->pp == 1 || !space_groups(s, g->pp, n_micro))))
+        return 0;
     return !weave || (g->ep > 1 && (g->pp == 1 || vpp > 1));
 }
 
-/* The second order differs only where a stage is not alone, and both folds must agree on what it strides over. */
+/* The second order differs only where a stage is not alone, and both folds must agree on what it strides
+ * over. */
 static int space_orders(const struct search_space *s, const struct search_grid *g)
 {
     const int second = 1 << ORDER_TP_CP_EP_PP_DP, asked = s->fixed[SEARCH_KEY_ORDER];
@@ -105,19 +114,20 @@ static void space_points(struct search_count *n, const struct search_space *s, c
     n->layouts += n->points > before;
 }
 
-struct search_count search_space_points(const struct search_space *s, const struct search_grid *g, int grid, int mbs,
-                                        struct search_point *out)
+struct search_count search_space_points(const struct search_space *s, const struct search_grid *g, int grid,
+                                        int mbs, struct search_point *out)
 {
     struct search_count n = { 0 };
     if (!space_micros(s, g, mbs)) return n;
     n.mbs = 1;
     for (int vpp = s->vpp[0]; vpp <= s->vpp[1] && g->pp * vpp <= LAYOUT_CHUNKS; vpp++)
         if (s->layout[g->pp * vpp])
-            space_points(&n, s, g, (struct search_point){ .grid = grid, .vpp = (int16_t)vpp, .mbs = mbs }, out);
+            space_points(&n, s, g, (struct search_point){.grid = grid, .vpp = (int16_t)vpp, .mbs = mbs}, out);
     return n;
 }
 
-/* Which sets of modules may be computed again: those that the model has and the stack offers, one by one and together. */
+/* Which sets of modules may be computed again: those that the model has and the stack offers, one by one and
+ * together. */
 static void space_recomputes(struct search_space *s, int weave)
 {
     const struct job *j = s->job;
@@ -268,8 +278,8 @@ void search_space_init(struct search_space *s, struct arena *a, const struct job
             space_attention(s, a, (struct search_grid){ .pp = s->size[i] }, &room);
 }
 
-enum err search_space_plan(struct job *j, const struct search_space *s, const struct search_point *p, int recompute,
-                           struct diag *d)
+enum err search_space_plan(struct job *j, const struct search_space *s, const struct search_point *p,
+                           int recompute, struct diag *d)
 {
     const struct search_grid *g = &s->grid[p->grid];
     struct plan *to = &j->plan;

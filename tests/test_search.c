@@ -1,8 +1,10 @@
-/* Search: bounds never exceed what is simulated, block prices depend on nothing but their keys, and the pruned best plans
- * are those of simulating every plan, on small models, systems and memory limits drawn at random. */
+/* Search: bounds never exceed what is simulated, block prices depend on nothing but their keys, and the
+ * pruned best plans are those of simulating every plan, on small models, systems and memory limits drawn at
+ * random. */
 #include "tests/test.h"
 #include "sim/search.h"
 #include "sim/search_bound.h"
+#include "sim/search_live.h"
 #include <math.h>
 
 struct setting { struct arena arena; struct job *job; char fixed[64]; struct search_space space; };
@@ -20,7 +22,8 @@ static void setting_read(struct setting *t, const char *flags)
         flag[n++][1] = value;
         t->fixed[cfg_opt(plan_opts, plan_n_opt, key) - plan_opts] = 1;
     }
-    ck_assert_msg(plan_read_open(t->job, &t->arena, n, (const char *const (*)[2])flag, &d) == OK, "%s: %s", flags, d.text);
+    ck_assert_msg(plan_read_open(t->job, &t->arena, n, (const char *const(*)[2])flag, &d) == OK, "%s: %s",
+                  flags, d.text);
 }
 
 static void setting_open(struct setting *t, const char *flags)
@@ -70,23 +73,28 @@ static const struct { const char *flags; int plans; double time, memory; } bound
     { "model tiny-moe system host gpus 12 gbs 48 seq 96", 600, 0.60, 0.90 },
 };
 
-static void check_bounds(struct setting *t, struct search_bounds *b, const struct search_point *p, int recompute, double *sum)
+static void check_bounds(struct setting *t, struct search_views *v, const struct search_point *p,
+                         int recompute, double *sum)
 {
     struct diag d;
     struct job *j = arena_alloc(&t->arena, sizeof *j);
     *j = *t->job;
     ck_assert_int_eq(search_space_plan(j, &t->space, p, recompute, &d), OK);
     const struct truth is = truth_of(j);
-    const double floor_s = search_bound_floor_s(b, p, recompute), slots_s = search_bound_slots_s(b, p, recompute);
-    const double step_s = search_bound_step_s(b, p, recompute), live_B = search_bound_live_B(b, p, recompute);
+    const double floor_s = search_bound_floor_s(v, p, recompute),
+                 slots_s = search_bound_slots_s(v, p, recompute);
+    const double step_s = search_bound_step_s(v, p, recompute), live_B = search_live_B(v, p, recompute);
     const struct plan *q = &j->plan;
-    ck_assert_msg(floor_s <= slots_s * (1 + 1e-12) && slots_s <= step_s && step_s <= is.step_s * (1 + 1e-12),
-                  "tp %d cp %d pp %d vpp %d etp %d ep %d mbs %d schedule %d recompute %d: bounds %g %g %g, step %g", q->tp, q->cp,
-                  q->pp, q->vpp, q->etp, q->ep, q->mbs, q->schedule, recompute, floor_s, slots_s, step_s, is.step_s);
-    ck_assert_msg(search_bound_states_B(b, p) <= live_B && live_B <= is.live_B,
-                  "tp %d cp %d pp %d vpp %d etp %d ep %d mbs %d schedule %d recompute %d: states %.0f, bound %.0f, live %.0f",
-                  q->tp, q->cp, q->pp, q->vpp, q->etp, q->ep, q->mbs, q->schedule, recompute, search_bound_states_B(b, p), live_B,
-                  is.live_B);
+    ck_assert_msg(
+        floor_s <= slots_s * (1 + 1e-12) && slots_s <= step_s && step_s <= is.step_s * (1 + 1e-12),
+        "tp %d cp %d pp %d vpp %d etp %d ep %d mbs %d schedule %d recompute %d: bounds %g %g %g, step %g",
+        q->tp, q->cp, q->pp, q->vpp, q->etp, q->ep, q->mbs, q->schedule, recompute, floor_s, slots_s, step_s,
+        is.step_s);
+    ck_assert_msg(search_live_states_B(v, p) <= live_B && live_B <= is.live_B,
+                  "tp %d cp %d pp %d vpp %d etp %d ep %d mbs %d schedule %d recompute %d: states %.0f, bound "
+                  "%.0f, live %.0f",
+                  q->tp, q->cp, q->pp, q->vpp, q->etp, q->ep, q->mbs, q->schedule, recompute,
+                  search_live_states_B(v, p), live_B, is.live_B);
     sum[0] += step_s / is.step_s;
     sum[1] += live_B / is.live_B;
 }
@@ -98,11 +106,13 @@ START_TEST(bounds_hold)
     double sum[2] = { 0, 0 };
     static struct search_point point[65536];
     setting_open(&t, bounded[_i].flags);
-    struct search_bounds *b = search_bound_open(&t.arena, &t.space);
+    struct search_views v;
+    search_view_init(&v, &t.arena, &t.space);
     for (int i = 0; i < bounded[_i].plans; i++) {
         const int grid = test_random(&state, t.space.n_grid), n = points_of(&t.space, grid, point);
         const struct search_point *p = &point[test_random(&state, n)];
-        check_bounds(&t, b, p, t.space.recompute[p->weave][test_random(&state, t.space.n_recompute[p->weave])], sum);
+        check_bounds(&t, &v, p,
+                     t.space.recompute[p->weave][test_random(&state, t.space.n_recompute[p->weave])], sum);
     }
     ck_assert_double_gt(sum[0] / bounded[_i].plans, bounded[_i].time);      /* and are not idle */
     ck_assert_double_gt(sum[1] / bounded[_i].plans, bounded[_i].memory);
@@ -124,8 +134,8 @@ static void check_half(const struct search_half *a, const struct search_half *b)
     ck_assert_double_eq(a->peak_B, b->peak_B);
 }
 
-/* The same block seen from any plan that agrees on its key: stages, data parallelism and order are not in it, and for dense
- * layers nor are experts. */
+/* The same block seen from any plan that agrees on its key: stages, data parallelism and order are not in it,
+ * and for dense layers nor are experts. */
 START_TEST(blocks_see_their_keys)
 {
     static const char *const flags[] = { "model deepseek-v3 system gb200-nvl72 gpus 64 gbs 64 seq 4096",
@@ -162,7 +172,8 @@ END_TEST
 
 /* ---- pruned against brute force ---- */
 
-struct tried { struct truth is; struct search_point point; int recompute, first; };    /* first: the point's first set */
+/* first: recompute is the point's first set. */
+struct tried { struct truth is; struct search_point point; int recompute, first; };
 
 /* All plans, simulated. */
 static struct tried *try_all(struct setting *t, int *n)
@@ -198,7 +209,8 @@ static int by_bytes(const void *a, const void *b)
     return (x->is.live_B > y->is.live_B) - (x->is.live_B < y->is.live_B);
 }
 
-/* Steps of the plans that a search would list: those that fit, with something computed again only where the plain plan does not fit. */
+/* Steps of the plans that a search would list: those that fit, with something computed again only where the
+ * plain plan does not fit. */
 static int listed(double *step_s, const struct tried *all, int n, double room_B)
 {
     int k = 0, plain = 0;
@@ -241,7 +253,8 @@ static void check_search(struct setting *t, const struct tried *all, int n, doub
     if (e == OK) {
         ck_assert(r.proven);
         ck_assert_msg(r.hit[0].step_s == best_s, "best %.12g, but %.12g of all", r.hit[0].step_s, best_s);
-        for (int i = 0; i < r.n_hit && r.hit[i].step_s < 1.25 * best_s; i++) ck_assert_double_eq(r.hit[i].step_s, step_s[i]);
+        for (int i = 0; i < r.n_hit && r.hit[i].step_s < 1.25 * best_s; i++)
+            ck_assert_double_eq(r.hit[i].step_s, step_s[i]);
         for (int i = r.n_hit; i < k; i++) ck_assert_double_gt(step_s[i], 1.02 * best_s);
     } else {
         ck_assert_ptr_nonnull(strstr(d.text, "nothing fits"));
@@ -249,15 +262,29 @@ static void check_search(struct setting *t, const struct tried *all, int n, doub
     arena_free(&a);
 }
 
-static double draw(uint64_t *state, double lo, double hi) { return lo * pow(hi / lo, test_random(state, 1000) / 999.0); }
+static double draw(uint64_t *state, double lo, double hi)
+{
+    return lo * pow(hi / lo, test_random(state, 1000) / 999.0);
+}
 
 static const char *random_flags(struct arena *a, uint64_t *state)
 {
     static const int gpus[] = { 2, 3, 4, 6, 8 };
     static const char *const systems[] = { "h100-sxm", "gb200-nvl72", "b200" };
     const int n = gpus[test_random(state, LEN(gpus))], times = 1 + test_random(state, 3);
-    return arena_printf(a, "model tiny-moe system %s gpus %d gbs %d seq %d mtp 0", systems[test_random(state, LEN(systems))], n, n * times,
-                        96 << test_random(state, 3));
+    const char *system = systems[test_random(state, LEN(systems))];
+    const int seq = 96 << test_random(state, 3), mtp = test_random(state, 2);
+    return arena_printf(a, "model tiny-moe system %s gpus %d gbs %d seq %d mtp %d", system, n, n * times, seq,
+                        mtp);
+}
+
+static void random_attention(struct model *m, uint64_t *state)
+{
+    m->kv_heads = 1 << test_random(state, 4);
+    m->tied = test_random(state, 3) == 0;
+    if (test_random(state, 2)) return;
+    m->attention = ATTENTION_MLA;
+    m->q_lora = 64, m->kv_lora = 32, m->qk_nope = 16, m->qk_rope = 8, m->v_dim = 16;
 }
 
 /* A model and a machine unlike the others, small enough that all its plans can be simulated. */
@@ -273,6 +300,7 @@ static void randomise(struct setting *t, uint64_t *state)
     m->ffn = 128 << test_random(state, 5);
     m->expert_ffn = m->experts ? 64 << test_random(state, 5) : 0;
     m->shared_ffn = m->experts && test_random(state, 2) ? 128 : 0;
+    random_attention(m, state);
     s->nvlink_B_per_s *= draw(state, 0.03, 3);
     s->nic_B_per_s *= draw(state, 0.03, 3);
     s->issue_s *= draw(state, 0.01, 1);
@@ -325,7 +353,8 @@ START_TEST(hits_are_predictions_and_repeat)
     struct diag d = { 0 };
     setting_open(&t, answers[_i]);
     memcpy(ask.fixed, t.fixed, sizeof ask.fixed);
-    for (int k = 0; k < 2; k++) ck_assert_msg(search_run(&r[k], &t.arena, t.job, &ask, &d) == OK, "%s", d.text);
+    for (int k = 0; k < 2; k++)
+        ck_assert_msg(search_run(&r[k], &t.arena, t.job, &ask, &d) == OK, "%s", d.text);
     ck_assert(r[0].proven && r[0].n_hit >= 5 && r[0].n_hit == r[1].n_hit && r[0].simulated == r[1].simulated);
     for (int i = 0; i < r[0].n_hit; i++)
         ck_assert(!strcmp(plan_text(&t.arena, &r[0].hit[i].plan), plan_text(&t.arena, &r[1].hit[i].plan)) &&
@@ -342,7 +371,8 @@ START_TEST(hits_are_predictions_and_repeat)
         ck_assert_double_eq(p.peak_B, r[0].hit[i].peak_B);
         ck_assert_double_eq(p.tflops_gpu, r[0].hit[i].tflops);
         ck_assert_double_eq(p.tokens_per_s_gpu, r[0].hit[i].tokens_per_s_gpu);
-        ck_assert(!t.fixed[cfg_opt(plan_opts, plan_n_opt, "pp") - plan_opts] || (j->plan.pp == 4 && j->plan.ep == 64));
+        ck_assert(!t.fixed[cfg_opt(plan_opts, plan_n_opt, "pp") - plan_opts] ||
+                  (j->plan.pp == 4 && j->plan.ep == 64));
     }
     arena_free(&t.arena);
 }
@@ -369,13 +399,18 @@ START_TEST(grids_are_accounted_for)
 }
 END_TEST
 
-static const struct { const char *flags; enum err e; const char *parts[4]; } refused[] = {
+static const struct { const char *flags; enum err e; const char *parts[4];
+} refused[] = {
     /* 12.08 TB of states on 64 GPUs of 80 GiB (cases G01) */
-    { "model deepseek-v3 system h100-sxm gpus 64 gbs 4096 seq 4096", ERR_NO, { "nothing fits", "states alone", "more GPUs" } },
-    { "model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 tp 3", ERR_NO, { "8 GPUs", "fixed" } },
-    { "model tiny-moe system h100-sxm gpus 8 gbs 7 seq 64 tp 1 pp 1 cp 1", ERR_NO, { "no plan passes", "global batch" } },
-    { "model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 stack moefold precision bf16", ERR_LIMIT, { "fp32" } },
-    { "model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 domain-gpus 9", ERR_CONFIG, { "domain", "9", "8" } },
+    {"model deepseek-v3 system h100-sxm gpus 64 gbs 4096 seq 4096",
+     ERR_NO,
+     {"nothing fits", "states alone", "more GPUs"}},
+    {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 tp 3", ERR_NO, {"8 GPUs", "fixed"}},
+    {"model tiny-moe system h100-sxm gpus 8 gbs 7 seq 64 tp 1 pp 1 cp 1",
+     ERR_NO,
+     {"no plan passes", "global batch"}},
+    {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 stack moefold precision bf16", ERR_LIMIT, {"fp32"}},
+    {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 domain-gpus 9", ERR_CONFIG, {"domain", "9", "8"}},
 };
 
 START_TEST(refused_in_words)

@@ -1,6 +1,6 @@
-/* The space of a search: its counts equal those of an independent program (a throw-away prototype of ours that counted the
- * same rules) and those of trying every combination of options; its inline rules and plan_check agree on every one; what
- * the user gave is not varied. */
+/* The space of a search: its counts equal those of an independent program (a throw-away prototype of ours
+ * that counted the same rules) and those of trying every combination of options; its inline rules and
+ * plan_check agree on every one; what the user gave is not varied. */
 #include "tests/test.h"
 #include "sim/search_space.h"
 
@@ -21,15 +21,24 @@ static void open_job(struct job *j, struct arena *a, char fixed[64], const char 
 
 /* ---- counts of real models ---- */
 
-static const struct { const char *model; int gpus, gbs; int64_t grids, gbs_valid, with_mbs; } counted[] = {
-    { "deepseek-v3", 64, 4096, 1595, 1595, 6380 },        { "deepseek-v3", 256, 4096, 4826, 4826, 19304 },
-    { "deepseek-v3", 1024, 4096, 11089, 11089, 44293 },   { "deepseek-v3", 16384, 4096, 30984, 30618, 117883 },
-    { "deepseek-v3", 72, 4096, 437, 145, 580 },           { "deepseek-v3", 72, 4608, 437, 437, 2330 },
-    { "deepseek-v3", 1152, 4608, 8249, 8249, 43622 },     { "deepseek-v3", 16416, 4608, 4162, 441, 1764 },
-    { "qwen3-235b-a22b", 64, 4096, 1596, 1596, 6384 },    { "qwen3-235b-a22b", 256, 4096, 4694, 4694, 18776 },
-    { "qwen3-235b-a22b", 1024, 4096, 10410, 10410, 41581 }, { "qwen3-235b-a22b", 288, 4096, 4050, 802, 3208 },
-    { "mixtral-8x22b", 64, 4096, 1265, 1265, 5060 },      { "mixtral-8x22b", 1024, 4096, 5810, 5810, 23202 },
-    { "mixtral-8x22b", 4096, 4096, 9484, 9484, 37270 },   { "mixtral-8x22b", 18432, 4608, 19720, 19228, 94216 },
+static const struct { const char *model; int gpus, gbs; int64_t grids, gbs_valid, with_mbs;
+} counted[] = {
+    {"deepseek-v3", 64, 4096, 1595, 1595, 6380},
+    {"deepseek-v3", 256, 4096, 4826, 4826, 19304},
+    {"deepseek-v3", 1024, 4096, 11089, 11089, 44293},
+    {"deepseek-v3", 16384, 4096, 30984, 30618, 117883},
+    {"deepseek-v3", 72, 4096, 437, 145, 580},
+    {"deepseek-v3", 72, 4608, 437, 437, 2330},
+    {"deepseek-v3", 1152, 4608, 8249, 8249, 43622},
+    {"deepseek-v3", 16416, 4608, 4162, 441, 1764},
+    {"qwen3-235b-a22b", 64, 4096, 1596, 1596, 6384},
+    {"qwen3-235b-a22b", 256, 4096, 4694, 4694, 18776},
+    {"qwen3-235b-a22b", 1024, 4096, 10410, 10410, 41581},
+    {"qwen3-235b-a22b", 288, 4096, 4050, 802, 3208},
+    {"mixtral-8x22b", 64, 4096, 1265, 1265, 5060},
+    {"mixtral-8x22b", 1024, 4096, 5810, 5810, 23202},
+    {"mixtral-8x22b", 4096, 4096, 9484, 9484, 37270},
+    {"mixtral-8x22b", 18432, 4608, 19720, 19228, 94216},
 };
 
 START_TEST(counts_of_real_models)
@@ -39,8 +48,9 @@ START_TEST(counts_of_real_models)
     struct search_space s;
     char fixed[64];
     int64_t refused = 0;
-    open_job(j, &a, fixed, arena_printf(&a, "model %s system gb200-nvl72 gpus %d gbs %d seq 4096", counted[_i].model,
-                                        counted[_i].gpus, counted[_i].gbs));
+    open_job(j, &a, fixed,
+             arena_printf(&a, "model %s system gb200-nvl72 gpus %d gbs %d seq 4096", counted[_i].model,
+                          counted[_i].gpus, counted[_i].gbs));
     search_space_init(&s, &a, j, fixed);
     ck_assert_int_eq(s.grids, counted[_i].grids);
     ck_assert_int_eq(s.gbs_valid, counted[_i].gbs_valid);
@@ -82,14 +92,18 @@ static int64_t check_points(const struct search_space *s, struct job *j)
             for (int64_t i = 0; i < n; i++)
                 for (int r = 0; r < s->n_recompute[point[i].weave]; r++, plans++) {
                     *j = *s->job;
-                    ck_assert_msg(search_space_plan(j, s, &point[i], s->recompute[point[i].weave][r], &d) == OK,
+                    ck_assert_msg(search_space_plan(j, s, &point[i], s->recompute[point[i].weave][r], &d) ==
+                                      OK,
                                   "%s", d.text);
                 }
         }
     return plans;
 }
 
-static int is_given(const char fixed[64], const char *key) { return fixed[cfg_opt(plan_opts, plan_n_opt, key) - plan_opts]; }
+static int is_given(const char fixed[64], const char *key)
+{
+    return fixed[cfg_opt(plan_opts, plan_n_opt, key) - plan_opts];
+}
 
 /* The recompute sets that a search tries: none, one module, all modules, full. */
 static int is_tried(const struct job *j, int set)
@@ -104,7 +118,8 @@ static int plan_passes(struct job *j, const struct job *from, const int v[9])
     struct diag d;
     struct plan *p = &j->plan;
     *j = *from;
-    p->tp = v[0], p->cp = v[1], p->pp = v[2], p->etp = v[3], p->ep = v[4], p->vpp = v[5], p->mbs = v[6], p->order = v[7] & 1;
+    p->tp = v[0], p->cp = v[1], p->pp = v[2], p->etp = v[3], p->ep = v[4], p->vpp = v[5], p->mbs = v[6],
+    p->order = v[7] & 1;
     p->ep_overlap = v[7] >> 1;
     p->recompute = v[8];
     return plan_resolve(j, &d) == OK;
@@ -114,11 +129,14 @@ static int plan_passes(struct job *j, const struct job *from, const int v[9])
 static int is_asked(const struct job *from, const char fixed[64], const int v[9])
 {
     const struct plan *p = &from->plan;
-    const int given[9] = { p->tp, p->cp, p->pp, p->etp, p->ep, p->vpp, p->mbs, p->order | p->ep_overlap << 1, p->recompute };
+    const int given[9] = {
+        p->tp, p->cp, p->pp, p->etp, p->ep, p->vpp, p->mbs, p->order | p->ep_overlap << 1, p->recompute};
     static const char *const key[] = { "tp", "cp", "pp", "etp", "ep", "vpp", "mbs" };
     for (int i = 0; i < LEN(key); i++)
         if (is_given(fixed, key[i]) && v[i] != given[i]) return 0;
-    if (is_given(fixed, "order") ? (v[7] & 1) != p->order : (v[7] & 1) && (v[2] == 1 || p->gpus / v[0] / v[1] / v[2] == 1)) return 0;
+    if (is_given(fixed, "order") ? (v[7] & 1) != p->order
+                                 : (v[7] & 1) && (v[2] == 1 || p->gpus / v[0] / v[1] / v[2] == 1))
+        return 0;
     if (is_given(fixed, "ep-overlap") && v[7] >> 1 != p->ep_overlap) return 0;
     return is_given(fixed, "recompute") ? v[8] == given[8] : is_tried(from, v[8]);
 }
@@ -151,15 +169,17 @@ START_TEST(counts_are_what_passes)
     open_job(j, &a, fixed, small[_i]);
     search_space_init(&s, &a, j, fixed);
     const int64_t listed = check_points(&s, scratch), passing = try_all(scratch, j, fixed);
-    ck_assert_msg(listed == s.plans && passing == s.plans, "%s: counted %lld, listed %lld, %lld pass plan_check", small[_i],
-                  (long long)s.plans, (long long)listed, (long long)passing);
+    ck_assert_msg(listed == s.plans && passing == s.plans,
+                  "%s: counted %lld, listed %lld, %lld pass plan_check", small[_i], (long long)s.plans,
+                  (long long)listed, (long long)passing);
     arena_free(&a);
 }
 END_TEST
 
 /* ---- refusals ---- */
 
-/* A refused folding fails plan_check whatever stands on it; one that is not refused passes with some batch. */
+/* A refused folding fails plan_check whatever stands on it; one that is not refused passes with some
+ * batch. */
 START_TEST(refusals_are_plan_checks)
 {
     static const char *const flags[] = {
@@ -178,15 +198,18 @@ START_TEST(refusals_are_plan_checks)
     for (int i = 0; i < s.n_size * s.n_size * s.n_size * s.n_size * s.n_size; i++) {
         int digit[5], rest = i;
         for (int k = 0; k < 5; k++, rest /= s.n_size) digit[k] = s.size[rest % s.n_size];
-        const struct search_grid g = { .pp = digit[0], .tp = digit[1], .cp = digit[2], .etp = digit[3], .ep = digit[4] };
+        const struct search_grid g = {
+            .pp = digit[0], .tp = digit[1], .cp = digit[2], .etp = digit[3], .ep = digit[4]};
         const int stage = j->plan.gpus / g.pp;
         if (stage % (g.tp * g.cp) || stage % (g.etp * g.ep)) continue;
         *one = *j;
-        one->plan.tp = g.tp, one->plan.cp = g.cp, one->plan.pp = g.pp, one->plan.etp = g.etp, one->plan.ep = g.ep;
-        one->plan.gbs = stage / (g.tp * g.cp);          /* one micro-batch: only the folding can be at fault */
-        const int refused = search_space_refuses(&s, &g) >= 0 || !s.layout[g.pp], fails = plan_resolve(one, &d) != OK;
-        ck_assert_msg(refused == fails, "tp %d cp %d pp %d etp %d ep %d: %s, but plan_check says %s", g.tp, g.cp, g.pp, g.etp, g.ep,
-                      refused ? "refused" : "allowed", fails ? d.text : "ok");
+        one->plan.tp = g.tp, one->plan.cp = g.cp, one->plan.pp = g.pp, one->plan.etp = g.etp,
+        one->plan.ep = g.ep;
+        one->plan.gbs = stage / (g.tp * g.cp);      /* one micro-batch: only the folding can be at fault */
+        const int refused = search_space_refuses(&s, &g) >= 0 || !s.layout[g.pp],
+                  fails = plan_resolve(one, &d) != OK;
+        ck_assert_msg(refused == fails, "tp %d cp %d pp %d etp %d ep %d: %s, but plan_check says %s", g.tp,
+                      g.cp, g.pp, g.etp, g.ep, refused ? "refused" : "allowed", fails ? d.text : "ok");
         seen[refused]++;
     }
     ck_assert_int_eq(seen[0] + seen[1], s.foldings);
