@@ -121,7 +121,8 @@ static double rows_of(const struct program *pr, int id, const int64_t even[2])
 
 static double bytes_of(const struct program *pr, int id, const int64_t even[2])
 {
-    return id ? rows_of(pr, id, even) * pr->buf[id].cols * dtype_B((enum dtype)pr->buf[id].dtype) : 0;
+    if (!id) return 0;
+    return (double)dtype_all_B((enum dtype)pr->buf[id].dtype, program_rows(pr, id, even) * pr->buf[id].cols);
 }
 
 /* Every operand once; what is added to is read and written. */
@@ -147,9 +148,10 @@ static void work_gemm(struct work *w, const struct program *pr, const struct op 
     w->inner = pr->buf[weight].cols;
     w->cols = wgrad ? pr->buf[o->io.read[1]].cols : dgrad ? pr->buf[x].cols : pr->buf[o->io.write[0]].cols;
     w->experts = grouped ? pr->buf[weight].rows / w->cols : 1;
-    w->dtype = (enum dtype)pr->buf[x].dtype;
+    w->dtype = dtype_peak((enum dtype)pr->buf[x].dtype);
     w->flop = 2.0 * (double)w->rows * (double)w->cols * (double)w->inner;
-    w->model_flop = o->flags & (OP_RECOMPUTE | OP_ROUTER) ? 0 : w->flop;
+    const double bare = (double)program_rows_bare(pr, x, even);
+    w->model_flop = o->flags & (OP_RECOMPUTE | OP_ROUTER) ? 0 : 2.0 * bare * (double)w->cols * (double)w->inner;
 }
 
 /* Causal half of both products: T (seq / 2) (n d_qk + n d_v) multiply-adds forward; five products backward (three as wide as
@@ -163,7 +165,7 @@ static void work_attention(struct work *w, const struct program *pr, const struc
     w->rows = program_rows(pr, q, even);
     w->cols = pr->buf[q].cols;
     w->inner = pr->seq;
-    w->dtype = (enum dtype)pr->buf[q].dtype;
+    w->dtype = dtype_peak((enum dtype)pr->buf[q].dtype);
     w->flop = backward ? 3 * qk_flop + 2 * pv_flop : qk_flop + pv_flop;
     w->model_flop = o->flags & OP_RECOMPUTE ? 0 : (backward ? 2 : 1) * (qk_flop + pv_flop);
 }

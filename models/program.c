@@ -27,7 +27,7 @@ static void mix(uint64_t *h, int64_t value)
 static void mix_buf(uint64_t *h, const struct buf *b)
 {
     const int64_t v[] = { b->rows, b->cols, b->size, b->size_at, b->view, b->view_at, b->chunk, b->dtype, b->keep, b->place,
-                          b->stage };
+                          b->stage, b->groups, b->pad };
     for (int i = 0; i < LEN(v); i++) mix(h, v[i]);
 }
 

@@ -85,8 +85,13 @@ void program_build_block(struct program *pr, struct arena *a, const struct job *
 
 static inline const struct buf *program_buf(const struct program *pr, int id) { return &pr->buf[id]; }
 static inline int program_root(const struct program *pr, int id) { return pr->buf[id].view ? pr->buf[id].view : id; }
-/* Rows of a buffer under given sizes of routed ones. */
+/* Rows of a buffer under given sizes of routed ones; of padded ones also without the padding. */
+static inline int64_t program_rows_bare(const struct program *pr, int id, const int64_t even[2])
+{ return pr->buf[id].size || pr->buf[id].pad ? even[pr->buf[id].size_at] : pr->buf[id].rows; }
 static inline int64_t program_rows(const struct program *pr, int id, const int64_t even[2])
-{ return pr->buf[id].size ? even[pr->buf[id].size_at] : pr->buf[id].rows; }
+{
+    const int64_t rows = program_rows_bare(pr, id, even);
+    return pr->buf[id].pad ? buf_padded(rows, pr->buf[id].groups, pr->buf[id].pad) : rows;
+}
 
 #endif
