@@ -1,10 +1,15 @@
-/* Reads configs/models, refuses architectures that cannot be, and counts what follows from the architecture
- * alone: parameters to the last one, and FLOP per token as Megatron-LM counts them. */
+/* Reads configs/models and refuses architectures that cannot be. What follows from an architecture alone (kinds of
+ * layers, parameters, FLOP per token) is model_count.c. */
 #include "models/model.h"
 #include <stddef.h>
+#include <string.h>
 
 static const char *const model_attentions[] = { "gqa", "mla", NULL };
 static const char *const model_scores[] = { "softmax", "sigmoid", NULL };
+static const char *const model_group_scores[] = { "top2", "max", NULL };
+static const char *const model_activations[] = { "swiglu", "gelu", "relu2", NULL };
+static const char *const model_positions[] = { "rope", "none", NULL };
+static const char *const model_biases[] = { "qkv", "o", "mlp", "router", "norm", NULL };
 
 /* Largest sizes keep every later product of two of them inside int32 and every byte count inside int64. */
 /* key, type, field, names, lowest, highest, default (0: required), help */
@@ -19,16 +24,16 @@ static const char *const model_scores[] = { "softmax", "sigmoid", NULL };
     X("kv_heads", INT, kv_heads, 0, 0, 16384, "0", "gqa: key and value heads")                               \
     X("head_dim", INT, head_dim, 0, 0, 16384, "0", "gqa: width of a head (not hidden / heads)")              \
     X("qk_norm", BOOL, qk_norm, 0, 0, 1, "0", "gqa: 1: queries and keys are normalised per head")            \
-    X("q_lora", INT, q_lora, 0, 0, 1000000, "0", "mla: rank of the queries' latent")                         \
+    X("q_lora", INT, q_lora, 0, 0, 1000000, "0", "mla: rank of the queries' latent; 0: none, full rank")     \
     X("kv_lora", INT, kv_lora, 0, 0, 1000000, "0", "mla: rank of the keys' and values' latent")              \
     X("qk_nope", INT, qk_nope, 0, 0, 16384, "0", "mla: width of a head's part without rope")                 \
     X("qk_rope", INT, qk_rope, 0, 0, 16384, "0", "mla: width of a head's part with rope")                    \
     X("v_dim", INT, v_dim, 0, 0, 16384, "0", "mla: width of a head's value")                                 \
-    X("ffn", INT, ffn, 0, 0, 1000000, "0", "width of a dense layer's SwiGLU")                                \
+    X("ffn", INT, ffn, 0, 0, 1000000, "0", "width of a dense layer's MLP")                                   \
     X("experts", INT, experts, 0, 0, 65536, "0", "routed experts of a layer; 0: a dense model")              \
     X("topk", INT, topk, 0, 0, 1024, "0", "experts a token uses")                                            \
-    X("expert_ffn", INT, expert_ffn, 0, 0, 1000000, "0", "width of an expert's SwiGLU")                      \
-    X("shared_ffn", INT, shared_ffn, 0, 0, 1000000, "0", "width of the shared expert's SwiGLU; 0: none")     \
+    X("expert_ffn", INT, expert_ffn, 0, 0, 1000000, "0", "width of an expert's MLP")                         \
+    X("shared_ffn", INT, shared_ffn, 0, 0, 1000000, "0", "width of all shared experts together; 0: none")    \
     X("dense_layers", INT, dense_layers, 0, 0, 1000, "0", "first layers without experts")                    \
     X("score", NAME, score, model_scores, 0, 0, "softmax", "how router logits become scores")                \
     X("norm_topk", BOOL, norm_topk, 0, 0, 1, "1", "1: weights of the chosen experts sum to one")             \
@@ -37,11 +42,28 @@ static const char *const model_scores[] = { "softmax", "sigmoid", NULL };
     X("groups", INT, groups, 0, 0, 65536, "1", "groups of experts; 1: none")                                 \
     X("groups_kept", INT, groups_kept, 0, 0, 65536, "1", "groups a token may choose from")                   \
     X("route_scale", NUMBER, route_scale, 0, 1e-6, 1e6, "1", "factor on the weights of the chosen experts")  \
-    X("mtp", INT, mtp, 0, 0, 1, "0", "multi-token-prediction layers")                                        \
+    X("mtp", INT, mtp, 0, 0, MODEL_MTP, "0", "multi-token-prediction depths")                                \
     X("mtp_weight", NUMBER, mtp_weight, 0, 0, 100, "0.1", "factor on their loss")                            \
     X("rope_theta", NUMBER, rope_theta, 0, 1, 1e12, "10000", "base of the rotary angles")                    \
     X("norm_eps", NUMBER, norm_eps, 0, 1e-12, 1, "1e-6", "added under RMSNorm's root")                       \
-    X("init_std", NUMBER, init_std, 0, 0, 100, "0.02", "standard deviation of initial weights")
+    X("init_std", NUMBER, init_std, 0, 0, 100, "0.02", "standard deviation of initial weights")              \
+    X("activation", NAME, activation, model_activations, 0, 0, "swiglu", "of MLPs; gelu and relu2 have no gate")   \
+    X("bias", SET, bias, model_biases, 0, 0, "none", "what has biases, such as [qkv, o]; norm: LayerNorm's")  \
+    X("positions", NAME, positions, model_positions, 0, 0, "rope", "none: learned in the table, or not at all") \
+    X("group_score", NAME, group_score, model_group_scores, 0, 0, "top2", "of a group: its best two, or its best") \
+    X("window", INT, window, 0, 0, 1 << 24, "0", "tokens that attention sees back; 0: all")                  \
+    X("full_every", INT, full_every, 0, 0, 1000, "0", "every so many layers, one sees all; 0: none does")    \
+    X("sinks", BOOL, sinks, 0, 0, 1, "0", "1: attention's softmax has one learned logit more per head")      \
+    X("moe_latent", INT, moe_latent, 0, 0, 1000000, "0", "width of tokens among the experts; 0: hidden")     \
+    X("pattern", TEXT, pattern, 0, 0, 0, "", "a letter a layer: M Mamba, * attention, - MLP, E experts")     \
+    X("mamba_heads", INT, mamba_heads, 0, 0, 16384, "0", "Mamba-2: heads")                                   \
+    X("mamba_head_dim", INT, mamba_head_dim, 0, 0, 16384, "0", "Mamba-2: width of a head")                   \
+    X("mamba_state", INT, mamba_state, 0, 0, 16384, "0", "Mamba-2: states of a column")                      \
+    X("mamba_groups", INT, mamba_groups, 0, 0, 16384, "1", "Mamba-2: groups that share B and C")             \
+    X("mamba_conv", INT, mamba_conv, 0, 1, 64, "4", "Mamba-2: taps of its convolution")                      \
+    X("mamba_chunk", INT, mamba_chunk, 0, 1, 65536, "128", "Mamba-2: tokens between kept states")            \
+    X("mtp_pattern", TEXT, mtp_pattern, 0, 0, 0, "", "layers of an MTP depth; default: one like the last")   \
+    X("mtp_shared", BOOL, mtp_shared, 0, 0, 1, "0", "1: MTP depths use one set of weights again")
 
 const struct opt model_opts[] = {
 #define X(k, t, f, n, low, high, d, h)                                                                               \
@@ -69,9 +91,10 @@ static enum err model_check_gqa(const struct model *m, struct diag *d)
 
 static enum err model_check_mla(const struct model *m, struct diag *d)
 {
-    if (m->q_lora < 1)
-        return fail(d, ERR_CONFIG, "q_lora = %d with mla: full-rank queries are not supported, give a rank",
-                    m->q_lora);
+    if (m->positions != POSITIONS_ROPE)
+        return fail(d, ERR_CONFIG, "positions = none with mla: its keys have a rotary part, use rope");
+    if (m->bias & (1 << BIAS_QKV | 1 << BIAS_O))
+        return fail(d, ERR_CONFIG, "bias = qkv or o with mla: no published model has them, remove them");
     if (m->kv_lora < 1)
         return fail(d, ERR_CONFIG, "kv_lora = %d with mla: give the rank of the keys' latent", m->kv_lora);
     if (m->qk_nope < 1)
@@ -86,8 +109,7 @@ static enum err model_check_mla(const struct model *m, struct diag *d)
     return OK;
 }
 
-/* Group-limited routing: groups are scored by their two best experts, then the top k is taken inside the kept
- * ones. */
+/* Group-limited routing: groups are scored by their best experts, then the top k is taken inside the kept ones. */
 static enum err model_check_groups(const struct model *m, struct diag *d)
 {
     if (m->groups < 1 || m->experts % m->groups != 0)
@@ -98,7 +120,7 @@ static enum err model_check_groups(const struct model *m, struct diag *d)
                     "groups_kept = %d is not in 1 .. groups = %d: keep at least one and at most all",
                     m->groups_kept, m->groups);
     const int size = m->experts / m->groups;
-    if (m->groups > 1 && size < 2)
+    if (m->groups > 1 && size < 2 && m->group_score == GROUP_SCORE_TOP2)
         return fail(d, ERR_CONFIG,
                     "groups = %d of experts = %d leaves %d in a group, scoring needs 2: use fewer groups",
                     m->groups, m->experts, size);
@@ -130,6 +152,43 @@ static enum err model_check_dense(const struct model *m, struct diag *d)
     return OK;
 }
 
+/* ---- hybrids ---- */
+
+static enum err model_check_letters(const char *key, const char *text, struct diag *d)
+{
+    const size_t n = strspn(text, "M*-E");
+    if (text[n] == '\0') return OK;
+    return fail(d, ERR_CONFIG, "%s = %s has '%c' at %d: M (Mamba), * (attention), - (MLP), E (experts) are known",
+                key, text, text[n], (int)n + 1);
+}
+
+static enum err model_check_mamba(const struct model *m, struct diag *d)
+{
+    if (m->mamba_heads < 1 || m->mamba_head_dim < 1 || m->mamba_state < 1)
+        return fail(d, ERR_CONFIG,
+                    "pattern has M, but mamba_heads = %d, mamba_head_dim = %d, mamba_state = %d: give all three",
+                    m->mamba_heads, m->mamba_head_dim, m->mamba_state);
+    if (m->mamba_groups < 1 || m->mamba_heads % m->mamba_groups != 0)
+        return fail(d, ERR_CONFIG, "mamba_groups = %d does not divide mamba_heads = %d: use a divisor",
+                    m->mamba_groups, m->mamba_heads);
+    return OK;
+}
+
+static enum err model_check_pattern(const struct model *m, struct diag *d)
+{
+    TRY(model_check_letters("pattern", m->pattern, d));
+    TRY(model_check_letters("mtp_pattern", m->mtp_pattern, d));
+    if (*m->pattern == '\0')
+        return *m->mtp_pattern == '\0' ? OK : fail(d, ERR_CONFIG, "mtp_pattern = %s without a pattern: give both", m->mtp_pattern);
+    if ((int)strlen(m->pattern) != m->layers)
+        return fail(d, ERR_CONFIG, "pattern has %d letters, layers = %d: give one for each", (int)strlen(m->pattern), m->layers);
+    if (m->dense_layers > 0)
+        return fail(d, ERR_CONFIG, "dense_layers = %d with a pattern: write - where a layer is dense, use 0", m->dense_layers);
+    if (strchr(m->pattern, 'E') != NULL && m->experts == 0)
+        return fail(d, ERR_CONFIG, "pattern has E, but experts = 0: give their number");
+    return strchr(m->pattern, 'M') != NULL || strchr(m->mtp_pattern, 'M') != NULL ? model_check_mamba(m, d) : OK;
+}
+
 /* Counts stay far inside int64 (16 bytes of state a parameter) when no sum of them passes this. */
 #define MODEL_PARAMS_MAX 1e15
 
@@ -140,19 +199,22 @@ static double model_params_about(const struct model *m)
         h * heads * (4.0 * m->head_dim + m->qk_nope + m->qk_rope + 2.0 * m->v_dim) +
         (h + heads * (2.0 * m->qk_nope + m->qk_rope + m->v_dim)) * ((double)m->q_lora + m->kv_lora);
     const double ffn = 3 * h * ((double)m->ffn + m->shared_ffn + (double)m->experts * (m->expert_ffn + 1.0));
-    return layers * (attention + ffn) + 2 * h * (m->vocab + h);
+    const double mamba = (h + m->mamba_conv) * (3.0 * m->mamba_heads * m->mamba_head_dim + m->mamba_heads +
+                                                2.0 * m->mamba_groups * m->mamba_state);
+    return layers * (attention + ffn + mamba + h * m->moe_latent) + 2 * h * (m->vocab + h);
 }
 
 enum err model_check(const struct model *m, struct diag *d)
 {
     TRY(m->attention == ATTENTION_MLA ? model_check_mla(m, d) : model_check_gqa(m, d));
     TRY(m->experts > 0 ? model_check_moe(m, d) : model_check_dense(m, d));
+    TRY(model_check_pattern(m, d));
     if (m->dense_layers > m->layers)
         return fail(d, ERR_CONFIG, "dense_layers = %d is more than layers = %d: lower it", m->dense_layers,
                     m->layers);
-    if (m->ffn < 1 && (m->experts == 0 || m->dense_layers > 0))
-        return fail(d, ERR_CONFIG, "ffn = %d with %d dense layers: give the width of their SwiGLU", m->ffn,
-                    m->experts == 0 ? m->layers : m->dense_layers);
+    if (m->ffn < 1 && model_count_ffn(m, FFN_DENSE) > 0)
+        return fail(d, ERR_CONFIG, "ffn = %d with %d dense layers: give the width of their MLP", m->ffn,
+                    model_count_ffn(m, FFN_DENSE));
     if (model_params_about(m) > MODEL_PARAMS_MAX)
         return fail(
             d, ERR_CONFIG,
@@ -177,72 +239,4 @@ enum err model_read(struct model *m, struct arena *a, const char *arg, struct di
     struct cfg c;
     TRY(cfg_read_named(&c, a, "models", arg, d));
     return model_fill(m, &c, d);
-}
-
-/* ---- counts ---- */
-
-static int64_t model_attention_params(const struct model *m)
-{
-    const int64_t h = m->hidden, n = m->heads;
-    if (m->attention == ATTENTION_GQA)
-        return h * (n + 2 * m->kv_heads) * m->head_dim + n * m->head_dim * h +
-               (m->qk_norm ? 2 * m->head_dim : 0);
-    const int64_t q  = h * m->q_lora + m->q_lora + m->q_lora * n * (m->qk_nope + m->qk_rope);
-    const int64_t kv = h * (m->kv_lora + m->qk_rope) + m->kv_lora + m->kv_lora * n * (m->qk_nope + m->v_dim);
-    return q + kv + n * m->v_dim * h;
-}
-
-static int64_t model_expert_params(const struct model *m)
-{
-    return 3 * (int64_t)m->hidden * m->expert_ffn;
-}
-
-/* One layer: attention, two norms, and a dense or a routed MLP with its router and shared expert. */
-static int64_t model_layer_params(const struct model *m, int moe)
-{
-    const int64_t h = m->hidden, shell = model_attention_params(m) + 2 * h;
-    if (!moe) return shell + 3 * h * m->ffn;
-    return shell + h * m->experts + (m->selection_bias ? m->experts : 0) + 3 * h * m->shared_ffn +
-           m->experts * model_expert_params(m);
-}
-
-struct model_params model_params(const struct model *m)
-{
-    const int64_t h = m->hidden, n_dense = m->experts > 0 ? m->dense_layers : m->layers,
-                  n_moe = m->layers - n_dense;
-    const int64_t tables = (m->tied ? 1 : 2) * (int64_t)m->vocab * h;
-    struct model_params p;
-    p.total  = tables + n_dense * model_layer_params(m, 0) + n_moe * model_layer_params(m, 1) + h;
-    p.expert = n_moe * m->experts * model_expert_params(m);
-    p.active = p.total - n_moe * (m->experts - m->topk) * model_expert_params(m);
-    p.mtp = m->mtp *
-            (model_layer_params(m, m->experts > 0) + 2 * h * h + 3 * h); /* its layer, projection, norms */
-    return p;
-}
-
-/* Linear layers of attention, forward, per token: multiply-adds. MLA's latent norms count as one column each,
- * as in Megatron-LM training.py. */
-static double model_attention_macs(const struct model *m)
-{
-    const double h = m->hidden, n = m->heads;
-    if (m->attention == ATTENTION_GQA) return h * (n + 2.0 * m->kv_heads) * m->head_dim + n * m->head_dim * h;
-    const double q  = m->q_lora * (h + n * (m->qk_nope + m->qk_rope) + 1);
-    const double kv = m->kv_lora * (h + n * (m->qk_nope + m->v_dim) + 1) + h * m->qk_rope;
-    return q + kv + n * m->v_dim * h;
-}
-
-/* Scores and their product with the values: half of the square is masked. */
-static double model_core_macs(const struct model *m, int64_t seq)
-{
-    return (double)seq * m->heads * (model_qk_dim(m) + model_v_dim(m)) / 2;
-}
-
-double model_flop_per_token(const struct model *m, int64_t seq, int64_t vocab_padded)
-{
-    const double h = m->hidden, mtp = m->mtp, n_dense = m->experts > 0 ? m->dense_layers : m->layers + mtp;
-    const double n_moe = m->layers + mtp - n_dense;     /* an MTP layer is of the last layer's kind */
-    const double attention = (m->layers + mtp) * (model_attention_macs(m) + model_core_macs(m, seq));
-    const double mlp = 3 * h * (n_dense * m->ffn + n_moe * ((double)m->topk * m->expert_ffn + m->shared_ffn));
-    const double rest = mtp * (3 * h + 2 * h * h) + h * (double)vocab_padded * (mtp + 1);
-    return 6 * (attention + mlp + rest);                /* forward and two of backward, 2 FLOP a multiply-add */
 }

@@ -6,6 +6,16 @@
 
 enum attention { ATTENTION_GQA, ATTENTION_MLA };
 enum score { SCORE_SOFTMAX, SCORE_SIGMOID };
+enum group_score { GROUP_SCORE_TOP2, GROUP_SCORE_MAX };     /* of a group: the sum of its best two experts, or its best      */
+enum activation { ACTIVATION_SWIGLU, ACTIVATION_GELU, ACTIVATION_RELU2 };   /* the last two have no gate beside the way up    */
+enum positions { POSITIONS_ROPE, POSITIONS_NONE };
+enum bias { BIAS_QKV, BIAS_O, BIAS_MLP, BIAS_ROUTER, BIAS_NORM };   /* bits 1 << bias; NORM: LayerNorm's shift           */
+/* What a layer does: one of each, at most, in this order, each behind a norm of its own and with a residual. */
+enum mixer { MIXER_NONE, MIXER_ATTENTION, MIXER_MAMBA };
+enum ffn { FFN_NONE, FFN_DENSE, FFN_MOE };
+struct layer_kind { int32_t mixer, ffn, window; };          /* window: tokens that attention sees back; 0: all               */
+
+enum { MODEL_MTP = 2 };                                     /* most MTP depths                                          */
 
 struct model {
     char name[64];
@@ -13,16 +23,23 @@ struct model {
     int32_t attention;                              /* enum attention                                        */
     int32_t heads, kv_heads, head_dim, qk_norm;     /* GQA                                                   */
     int32_t q_lora, kv_lora, qk_nope, qk_rope, v_dim;       /* MLA                                           */
-    int32_t ffn;                                    /* width of a dense layer's SwiGLU                       */
+    int32_t ffn;                                    /* width of a dense layer's MLP                          */
     int32_t experts, topk, expert_ffn, shared_ffn;  /* experts 0: a dense model; shared_ffn 0: none          */
     int32_t dense_layers;                           /* the first ones; all when experts is 0                 */
     int32_t score, norm_topk, selection_bias;       /* enum score; weights renormalised over the top k       */
     int32_t groups, groups_kept;                    /* group-limited routing; 1, 1: none                     */
     double route_scale;
-    int32_t mtp;                                    /* multi-token-prediction layers after the last (0 or 1) */
+    int32_t mtp;                                    /* multi-token-prediction depths after the last layer    */
     double mtp_weight;                              /* of its loss                                           */
     int32_t tied;                                   /* input and output tables are one                       */
     double rope_theta, norm_eps, init_std;
+    int32_t activation, bias, positions;            /* enums above; of all MLPs; bits; POSITIONS_NONE: no rope op    */
+    int32_t group_score;                            /* enum group_score                                              */
+    int32_t window, full_every, sinks;              /* sliding window, but every full_every-th layer sees all        */
+    int32_t moe_latent;                             /* width of tokens on their way through the experts; 0: hidden   */
+    char pattern[256], mtp_pattern[16];             /* a letter a layer: M Mamba, * attention, - MLP, E experts; "": both    */
+    int32_t mamba_heads, mamba_head_dim, mamba_state, mamba_groups, mamba_conv, mamba_chunk;   /* Mamba-2            */
+    int32_t mtp_shared;                             /* MTP depths are one set of weights used again                  */
 };
 
 extern const struct opt model_opts[];
@@ -34,7 +51,29 @@ enum err model_fill(struct model *m, const struct cfg *c, struct diag *d);
 /* Sizes that cannot be: heads and groups that do not divide, top-k above the experts kept, ... (cases C09). */
 enum err model_check(const struct model *m, struct diag *d);
 
-static inline int model_is_moe(const struct model *m, int layer) { return m->experts > 0 && layer >= m->dense_layers; }
+/* What layer 0 .. layers - 1 is; from layers on (MTP): what the last one is. */
+struct layer_kind model_layer(const struct model *m, int layer);
+/* Layers of one MTP depth, and what each is. */
+int model_mtp_layers(const struct model *m);
+struct layer_kind model_mtp_layer(const struct model *m, int i);
+/* How many layers, MTP apart, have this mixer or this MLP. */
+int model_count_mixer(const struct model *m, enum mixer k);
+int model_count_ffn(const struct model *m, enum ffn k);
+/* What no stack that runs can do yet, in words ("sliding windows"); NULL: it can run all of it. */
+const char *model_cost_only(const struct model *m);
+/* The first `layers` of it (1 .. its own). */
+void model_cut(struct model *m, int layers);
+
+static inline int model_is_moe(const struct model *m, int layer) { return model_layer(m, layer).ffn == FFN_MOE; }
+static inline int model_has_bias(const struct model *m, enum bias b) { return m->bias >> b & 1; }
+/* Rows of an MLP's first matrix over its width: gate and up, or up alone. */
+static inline int model_up(const struct model *m) { return m->activation == ACTIVATION_SWIGLU ? 2 : 1; }
+static inline int model_expert_in(const struct model *m) { return m->moe_latent ? m->moe_latent : m->hidden; }
+static inline int model_norm_rows(const struct model *m) { return model_has_bias(m, BIAS_NORM) ? 2 : 1; }
+static inline int model_mamba_dim(const struct model *m) { return m->mamba_heads * m->mamba_head_dim; }
+/* Outputs of Mamba's first projection: gate and values, B and C of every group, a step per head. */
+static inline int model_mamba_in(const struct model *m)
+{ return 2 * model_mamba_dim(m) + 2 * m->mamba_groups * m->mamba_state + m->mamba_heads; }
 static inline int model_qk_dim(const struct model *m)
 { return m->attention == ATTENTION_MLA ? m->qk_nope + m->qk_rope : m->head_dim; }
 static inline int model_v_dim(const struct model *m) { return m->attention == ATTENTION_MLA ? m->v_dim : m->head_dim; }
@@ -44,8 +83,12 @@ static inline int model_v_dim(const struct model *m) { return m->attention == AT
  * routed experts, MTP's apart. */
 struct model_params { int64_t total, active, mtp, expert; };
 struct model_params model_params(const struct model *m);
-/* FLOP per token of a training step, forward and backward, causal half of attention; Megatron's counter
- * (Megatron-LM training.py num_floating_point_operations): no router, no recompute, vocabulary padded to `vocab_padded`. */
+/* Tokens that one sees back, on average over a sequence, causal: half of it, or what a window leaves. */
+double model_context(int64_t seq, int64_t window);
+enum { MODEL_SCAN_FLOP = 7 };       /* of Mamba's scan, per token, column and state, forward (Megatron-LM training.py)   */
+/* FLOP per token of a training step, forward and backward, causal half of attention (of the window where there is one);
+ * Megatron's counter (Megatron-LM training.py num_floating_point_operations): no router, no recompute, vocabulary padded to
+ * `vocab_padded`. Of hybrids it leaves out MTP's projection (0.5 % of Nemotron 3 Super), which is counted here. */
 double model_flop_per_token(const struct model *m, int64_t seq, int64_t vocab_padded);
 
 #endif
