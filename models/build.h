@@ -13,6 +13,8 @@ int build_param(struct build *b, enum param_name name, int rows, int cols, enum 
 struct weight build_weight(const struct build *b, int param);
 /* One weight over parameters `first` .. `last`, declared one after the other with equal cols and sharing. */
 struct weight build_weight_span(struct build *b, int first, int last);
+/* Gives a weight its bias, one value an output. */
+void build_bias(struct build *b, struct weight *w, int rows, enum shard shard, int batch);
 /* A weight that is not trained (the router's selection bias): zero, fp32. Returns its buffer. */
 int build_constant(struct build *b, enum param_name name, int rows, int cols);
 /* Ends a layer's buckets: padded to equal parts, optimizer state made. */
@@ -47,10 +49,12 @@ int build_attention_core_fwd(struct build *b, struct weight o, int x, struct att
 /* dq, dk, dv of this rank's tokens from dy. */
 void build_attention_core_bwd(struct build *b, struct weight o, int dy, const struct attention_kept *k, int *dq, int *dk, int *dv);
 
-/* ---- build_mlp.c: dense SwiGLU, also the shared expert ---- */
+/* ---- build_mlp.c: dense, also the shared expert ---- */
 struct mlp_w    { struct weight norm, fc1, fc2; };
 struct mlp_kept { int x, n, fc1, act; };
 struct mlp_w build_mlp_weights(struct build *b);
+/* Both matrices, with biases where the model has them: named `fc1` and the name behind it. */
+void build_mlp_matrices(struct build *b, struct mlp_w *w, enum param_name fc1, int in, int width, int batch);
 int build_mlp_fwd(struct build *b, const struct mlp_w *w, int x, struct mlp_kept *k);
 int build_mlp_bwd(struct build *b, const struct mlp_w *w, int dy, const struct mlp_kept *k);
 /* Without norm and residual: n -> output, dy -> dn. `n_again`: the normed input for the weight gradient. */
@@ -58,7 +62,7 @@ int build_mlp_inner_fwd(struct build *b, const struct mlp_w *w, int n, struct ml
 int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_again, const struct mlp_kept *k);
 
 /* ---- build_moe.c ---- */
-struct moe_w    { struct weight norm, router, fc1, fc2; int bias; struct mlp_w shared; };
+struct moe_w    { struct weight norm, router; int bias; struct mlp_w routed, shared; };
 struct moe_kept { int x, n, score, rows, prob, fc1, act; struct route to; struct mlp_kept shared; };
 struct moe_w build_moe_weights(struct build *b);
 int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k);

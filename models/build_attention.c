@@ -2,12 +2,23 @@
  * gathered over tp before the projections; K and V are gathered over cp, and gathered again in backward, not kept. */
 #include "models/build.h"
 
+/* As the matrices: one vector, or two when K/V heads are replicated over tp. */
+static void bias_qkv(struct build *b, struct attention_w *w, int q_rows, int kv_rows)
+{
+    if (w->kv.w == 0) {
+        build_bias(b, &w->qkv, q_rows + 2 * kv_rows, SHARD_ROWS, 0);
+        return;
+    }
+    build_bias(b, &w->qkv, q_rows, SHARD_ROWS, 0);
+    build_bias(b, &w->kv, 2 * kv_rows, SHARD_KV, 0);
+}
+
 struct attention_w build_attention_weights(struct build *b)
 {
     const struct model *m = &b->j->model;
     const int h = m->hidden, q_rows = m->heads * m->head_dim, kv_rows = m->kv_heads * m->head_dim;
     struct attention_w w = { 0 };
-    w.norm = build_weight(b, build_param(b, PARAM_ATTN_NORM, 1, h, SHARD_NONE, 0));
+    w.norm = build_weight(b, build_param(b, PARAM_ATTN_NORM, model_norm_rows(m), h, SHARD_NONE, 0));
     const int q = build_param(b, PARAM_Q, q_rows, h, SHARD_ROWS, 0);
     const int k = build_param(b, PARAM_K, kv_rows, h, SHARD_KV, 0);
     const int v = build_param(b, PARAM_V, kv_rows, h, SHARD_KV, 0);
@@ -21,6 +32,8 @@ struct attention_w build_attention_weights(struct build *b)
         w.k_norm = build_weight(b, build_param(b, PARAM_K_NORM, 1, m->head_dim, SHARD_NONE, 0));
     }
     w.o = build_weight(b, build_param(b, PARAM_O, h, q_rows, SHARD_COLS, 0));
+    if (model_has_bias(m, BIAS_QKV)) bias_qkv(b, &w, q_rows, kv_rows);
+    if (model_has_bias(m, BIAS_O)) build_bias(b, &w.o, h, SHARD_NONE, 0);
     return w;
 }
 
@@ -74,8 +87,10 @@ int build_attention_fwd(struct build *b, const struct attention_w *w, int x, str
         k->q = emit_norm(b, k->q_raw, w->q_norm);
         k->k = emit_norm(b, k->k_raw, w->k_norm);
     }
-    rotate(b, OP_ROPE, k->q);
-    rotate(b, OP_ROPE, k->k);
+    if (b->j->model.positions == POSITIONS_ROPE) {
+        rotate(b, OP_ROPE, k->q);
+        rotate(b, OP_ROPE, k->k);
+    }
     return build_attention_core_fwd(b, w->o, x, k);
 }
 
@@ -116,8 +131,10 @@ int build_attention_bwd(struct build *b, const struct attention_w *w, int dy, co
 {
     int dq, dk, dv;
     build_attention_core_bwd(b, w->o, dy, k, &dq, &dk, &dv);
-    rotate(b, OP_ROPE_BWD, dq);
-    rotate(b, OP_ROPE_BWD, dk);
+    if (b->j->model.positions == POSITIONS_ROPE) {
+        rotate(b, OP_ROPE_BWD, dq);
+        rotate(b, OP_ROPE_BWD, dk);
+    }
     if (b->j->model.qk_norm) {
         dq = emit_norm_bwd(b, k->q_raw, w->q_norm, dq, 0);
         dk = emit_norm_bwd(b, k->k_raw, w->k_norm, dk, 0);

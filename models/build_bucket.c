@@ -113,7 +113,14 @@ int build_param(struct build *b, enum param_name name, int rows, int cols, enum 
 
 struct weight build_weight(const struct build *b, int param)
 {
-    return (struct weight){ b->pr->param[param].w, b->pr->param[param].g };
+    return (struct weight){ .w = b->pr->param[param].w, .g = b->pr->param[param].g };
+}
+
+void build_bias(struct build *b, struct weight *w, int rows, enum shard shard, int batch)
+{
+    const struct weight v = build_weight(b, build_param(b, PARAM_BIAS, rows, 1, shard, batch));
+    w->bias = v.w;
+    w->bias_g = v.g;
 }
 
 struct weight build_weight_span(struct build *b, int first, int last)
@@ -124,7 +131,7 @@ struct weight build_weight_span(struct build *b, int first, int last)
     const int64_t rows = (to.view_at - from.view_at) / from.cols + to.rows;
     const int w = view(b, from.view, from.view_at, rows, from.cols);
     const int g = view(b, b->pr->buf[b->pr->param[first].g].view, from.view_at, rows, from.cols);
-    return (struct weight){ w, g };
+    return (struct weight){ .w = w, .g = g };
 }
 
 int build_constant(struct build *b, enum param_name name, int rows, int cols)

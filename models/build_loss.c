@@ -8,7 +8,7 @@ struct loss_w build_loss_weights(struct build *b)
     struct loss_w w = { 0 };
     b->layer = -1;
     const int table = m->tied ? build_embedding_table(b) : 0;
-    w.head.norm = build_weight(b, build_param(b, PARAM_FINAL_NORM, 1, m->hidden, SHARD_NONE, 0));
+    w.head.norm = build_weight(b, build_param(b, PARAM_FINAL_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
     w.head.head = build_weight(b, m->tied ? table : build_param(b, PARAM_HEAD, b->j->plan.vocab_padded, m->hidden, SHARD_ROWS, 0));
     build_bucket_close(b);
     if (b->j->plan.mtp) w.mtp = build_mtp_weights(b, w.head.head);

@@ -9,7 +9,7 @@ struct attention_w build_mla_weights(struct build *b)
     const struct model *m = &b->j->model;
     const int h = m->hidden, qk = model_qk_dim(m);
     struct attention_w w = { 0 };
-    w.norm = build_weight(b, build_param(b, PARAM_ATTN_NORM, 1, h, SHARD_NONE, 0));
+    w.norm = build_weight(b, build_param(b, PARAM_ATTN_NORM, model_norm_rows(m), h, SHARD_NONE, 0));
     w.q_a = build_weight(b, build_param(b, PARAM_Q_A, m->q_lora, h, SHARD_NONE, 0));
     w.q_a_norm = build_weight(b, build_param(b, PARAM_Q_A_NORM, 1, m->q_lora, SHARD_NONE, 0));
     w.q_b = build_weight(b, build_param(b, PARAM_Q_B, m->heads * qk, m->q_lora, SHARD_ROWS, 0));

@@ -1,4 +1,4 @@
-/* The dense SwiGLU MLP, also used inside the MoE block as the shared expert. Column-parallel up, row-parallel down. */
+/* The dense MLP, also used inside the MoE block as the shared expert. Column-parallel up, row-parallel down. */
 #include "models/build.h"
 
 int build_norm_again(struct build *b, int x, struct weight norm, int kept)
@@ -10,20 +10,31 @@ int build_norm_again(struct build *b, int x, struct weight norm, int kept)
     return n;
 }
 
+void build_mlp_matrices(struct build *b, struct mlp_w *w, enum param_name fc1, int in, int width, int batch)
+{
+    const struct model *m = &b->j->model;
+    const int up = model_up(m) * width;
+    const enum shard cut = model_up(m) == 2 ? SHARD_ROWS_PAIR : SHARD_ROWS;
+    w->fc1 = build_weight(b, build_param(b, fc1, up, in, cut, batch));
+    w->fc2 = build_weight(b, build_param(b, (enum param_name)(fc1 + 1), in, width, SHARD_COLS, batch));
+    if (!model_has_bias(m, BIAS_MLP)) return;
+    build_bias(b, &w->fc1, up, cut, batch);
+    build_bias(b, &w->fc2, in, SHARD_NONE, batch);
+}
+
 struct mlp_w build_mlp_weights(struct build *b)
 {
     const struct model *m = &b->j->model;
     struct mlp_w w;
-    w.norm = build_weight(b, build_param(b, PARAM_MLP_NORM, 1, m->hidden, SHARD_NONE, 0));
-    w.fc1 = build_weight(b, build_param(b, PARAM_FC1, 2 * m->ffn, m->hidden, SHARD_ROWS_PAIR, 0));
-    w.fc2 = build_weight(b, build_param(b, PARAM_FC2, m->hidden, m->ffn, SHARD_COLS, 0));
+    w.norm = build_weight(b, build_param(b, PARAM_MLP_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
+    build_mlp_matrices(b, &w, PARAM_FC1, m->hidden, m->ffn, 0);
     return w;
 }
 
 int build_mlp_inner_fwd(struct build *b, const struct mlp_w *w, int n, struct mlp_kept *k)
 {
     k->fc1 = emit_gemm(b, emit_gather(b, GROUP_TP, n), w->fc1);
-    k->act = emit_swiglu(b, k->fc1, 0);
+    k->act = emit_act(b, k->fc1, 0);
     return emit_scatter(b, GROUP_TP, emit_gemm(b, k->act, w->fc2));
 }
 
@@ -32,8 +43,7 @@ int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_ag
     const int dy_full = emit_gather(b, GROUP_TP, dy);
     const int dact = emit_dgrad(b, dy_full, w->fc2);
     emit_wgrad(b, k->act, dy_full, w->fc2);
-    const int dfc1 = emit_like(b, k->fc1, b->pr->buf[k->fc1].cols);
-    emit(b, OP_SWIGLU_BWD, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { dfc1 }, .read = { k->fc1, dact } });
+    const int dfc1 = emit_act_bwd(b, k->fc1, dact, 0, NULL);
     const int dn = emit_scatter(b, GROUP_TP, emit_dgrad(b, dfc1, w->fc1));
     emit_wgrad(b, emit_gather(b, GROUP_TP, n_again), dfc1, w->fc1);
     return dn;

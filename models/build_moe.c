@@ -7,15 +7,12 @@ struct moe_w build_moe_weights(struct build *b)
 {
     const struct model *m = &b->j->model;
     struct moe_w w = { 0 };
-    w.norm = build_weight(b, build_param(b, PARAM_MLP_NORM, 1, m->hidden, SHARD_NONE, 0));
+    w.norm = build_weight(b, build_param(b, PARAM_MLP_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
     w.router = build_weight(b, build_param(b, PARAM_ROUTER, m->experts, m->hidden, SHARD_NONE, 0));
+    if (model_has_bias(m, BIAS_ROUTER)) build_bias(b, &w.router, m->experts, SHARD_NONE, 0);
     if (m->selection_bias) w.bias = build_constant(b, PARAM_ROUTER_BIAS, 1, m->experts);
-    if (m->shared_ffn) {
-        w.shared.fc1 = build_weight(b, build_param(b, PARAM_SHARED_FC1, 2 * m->shared_ffn, m->hidden, SHARD_ROWS_PAIR, 0));
-        w.shared.fc2 = build_weight(b, build_param(b, PARAM_SHARED_FC2, m->hidden, m->shared_ffn, SHARD_COLS, 0));
-    }
-    w.fc1 = build_weight(b, build_param(b, PARAM_EXPERT_FC1, 2 * m->expert_ffn, m->hidden, SHARD_ROWS_PAIR, m->experts));
-    w.fc2 = build_weight(b, build_param(b, PARAM_EXPERT_FC2, m->hidden, m->expert_ffn, SHARD_COLS, m->experts));
+    if (m->shared_ffn) build_mlp_matrices(b, &w.shared, PARAM_SHARED_FC1, m->hidden, m->shared_ffn, 0);
+    build_mlp_matrices(b, &w.routed, PARAM_EXPERT_FC1, m->hidden, m->expert_ffn, m->experts);
     return w;
 }
 
@@ -25,7 +22,7 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     const struct model *m = &b->j->model;
     const int64_t sent = b->tok_sp * m->topk;
     const int logit = emit_buf(b, b->tok_sp, m->experts, DT_F32);
-    emit(b, OP_GEMM, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { logit }, .read = { k->n, w->router.w } })->flags |= OP_ROUTER;
+    emit(b, OP_GEMM, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { logit }, .read = { k->n, w->router.w, w->router.bias } })->flags |= OP_ROUTER;
     const int mine = emit_buf(b, 1, m->experts, DT_I32);
     k->score = emit_buf(b, b->tok_sp, m->experts, DT_F32);
     k->to = (struct route){ 0 };
@@ -75,9 +72,9 @@ int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept
     k->prob = emit_to_experts(b, k->to.prob, &k->to);
     if (!base) base = shared(b, w, k);
     b->part++;
-    k->fc1 = emit_grouped_gemm(b, k->rows, w->fc1, k->to.count, 2 * m->expert_ffn / b->j->plan.etp);
-    k->act = emit_swiglu(b, k->fc1, k->prob);
-    const int y = emit_grouped_gemm(b, k->act, w->fc2, k->to.count, m->hidden);
+    k->fc1 = emit_grouped_gemm(b, k->rows, w->routed.fc1, k->to.count, model_up(m) * m->expert_ffn / b->j->plan.etp);
+    k->act = emit_act(b, k->fc1, k->prob);
+    const int y = emit_grouped_gemm(b, k->act, w->routed.fc2, k->to.count, m->hidden);
     b->part++;
     const int out = unpermute(b, emit_to_tokens(b, y, &k->to), k->to.perm, base);
     b->part++;
@@ -88,7 +85,7 @@ static int moe_act(struct build *b, const struct moe_kept *k)
 {
     if (!build_recomputes(b, RECOMPUTE_MOE_ACT)) return k->act;
     b->flags |= OP_RECOMPUTE;
-    const int act = emit_swiglu(b, k->fc1, k->prob);
+    const int act = emit_act(b, k->fc1, k->prob);
     b->flags &= ~OP_RECOMPUTE;
     return act;
 }
@@ -99,13 +96,10 @@ static void experts_bwd(struct build *b, const struct moe_w *w, const struct moe
 {
     const struct model *m = &b->j->model;
     const int act = moe_act(b, k);
-    const int dact = emit_grouped_dgrad(b, d, w->fc2, k->to.count, m->expert_ffn / b->j->plan.etp);
-    emit_grouped_wgrad(b, act, d, w->fc2, k->to.count);
-    *dfc1 = emit_like(b, k->fc1, b->pr->buf[k->fc1].cols);
-    *dprob = emit_like(b, k->prob, 1);
-    emit(b, OP_SWIGLU_BWD, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { *dfc1, *dprob }, .read = { k->fc1, dact, k->prob } });
-    *drows = emit_grouped_dgrad(b, *dfc1, w->fc1, k->to.count, m->hidden);
+    const int dact = emit_grouped_dgrad(b, d, w->routed.fc2, k->to.count, m->expert_ffn / b->j->plan.etp);
+    emit_grouped_wgrad(b, act, d, w->routed.fc2, k->to.count);
+    *dfc1 = emit_act_bwd(b, k->fc1, dact, k->prob, dprob);
+    *drows = emit_grouped_dgrad(b, *dfc1, w->routed.fc1, k->to.count, m->hidden);
 }
 
 /* The router: gradient of the weights -> of the normed input. */
@@ -139,11 +133,11 @@ int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct m
     int dn_shared = overlap ? shared_bwd(b, w, dy, n, k) : 0;
     b->part++;
     experts_bwd(b, w, k, d, &drows, &dprob, &dfc1);
-    if (!overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->fc1, k->to.count);
+    if (!overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->routed.fc1, k->to.count);
     b->part++;
     const int drows_tok = emit_to_tokens(b, drows, &k->to);
     const int dprob_tok = emit_to_tokens(b, dprob, &k->to);
-    if (overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->fc1, k->to.count);
+    if (overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->routed.fc1, k->to.count);
     b->part++;
     if (!overlap) dn_shared = shared_bwd(b, w, dy, n, k);
     const int dn_routed = unpermute(b, drows_tok, k->to.perm, dn_shared);

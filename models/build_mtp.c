@@ -8,10 +8,10 @@ struct mtp_w build_mtp_weights(struct build *b, struct weight head)
     const struct model *m = &b->j->model;
     struct mtp_w w = { .table = build_embedding_table(b) };
     b->layer = m->layers;
-    w.enorm = build_weight(b, build_param(b, PARAM_MTP_ENORM, 1, m->hidden, SHARD_NONE, 0));
-    w.hnorm = build_weight(b, build_param(b, PARAM_MTP_HNORM, 1, m->hidden, SHARD_NONE, 0));
+    w.enorm = build_weight(b, build_param(b, PARAM_MTP_ENORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
+    w.hnorm = build_weight(b, build_param(b, PARAM_MTP_HNORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
     w.proj = build_weight(b, build_param(b, PARAM_MTP_PROJ, m->hidden, 2 * m->hidden, SHARD_NONE, 0));
-    w.head = (struct head_w){ build_weight(b, build_param(b, PARAM_MTP_NORM, 1, m->hidden, SHARD_NONE, 0)), head };
+    w.head = (struct head_w){ build_weight(b, build_param(b, PARAM_MTP_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0)), head };
     w.layer = build_layer_weights(b, model_is_moe(m, m->layers));
     b->layer = -1;
     return w;

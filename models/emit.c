@@ -78,7 +78,7 @@ int emit_add(struct build *b, int x, int y)
 int emit_gemm(struct build *b, int x, struct weight w)
 {
     const int y = emit_like(b, x, (int)b->pr->buf[w.w].rows);
-    compute(b, OP_GEMM, (struct io){ .write = { y }, .read = { x, w.w } });
+    compute(b, OP_GEMM, (struct io){ .write = { y }, .read = { x, w.w, w.bias } });
     return y;
 }
 
@@ -91,14 +91,23 @@ int emit_dgrad(struct build *b, int dy, struct weight w)
 
 void emit_wgrad(struct build *b, int x, int dy, struct weight w)
 {
-    compute(b, OP_WGRAD, (struct io){ .add = { w.g }, .read = { x, dy } })->flags |= OP_WEIGHT_GRAD;
+    compute(b, OP_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { x, dy } })->flags |= OP_WEIGHT_GRAD;
 }
 
-int emit_swiglu(struct build *b, int gate_up, int prob)
+int emit_act(struct build *b, int fc1, int prob)
 {
-    const int y = emit_like(b, gate_up, b->pr->buf[gate_up].cols / 2);
-    compute(b, OP_SWIGLU, (struct io){ .write = { y }, .read = { gate_up, prob } });
+    const int up = model_up(&b->j->model), y = emit_like(b, fc1, b->pr->buf[fc1].cols / up);
+    compute(b, up == 2 ? OP_SWIGLU : OP_ACT, (struct io){ .write = { y }, .read = { fc1, prob } });
     return y;
+}
+
+int emit_act_bwd(struct build *b, int fc1, int dy, int prob, int *dprob)
+{
+    const int dfc1 = emit_like(b, fc1, b->pr->buf[fc1].cols);
+    if (prob) *dprob = emit_like(b, prob, 1);
+    compute(b, model_up(&b->j->model) == 2 ? OP_SWIGLU_BWD : OP_ACT_BWD,
+            (struct io){ .write = { dfc1, prob ? *dprob : 0 }, .read = { fc1, dy, prob } });
+    return dfc1;
 }
 
 int emit_gather(struct build *b, enum group g, int x)
@@ -131,7 +140,7 @@ void emit_all_reduce(struct build *b, enum group g, int x, int max)
 int emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols)
 {
     const int y = emit_like(b, x, cols);
-    compute(b, OP_GROUPED_GEMM, (struct io){ .write = { y }, .read = { x, w.w, count } });
+    compute(b, OP_GROUPED_GEMM, (struct io){ .write = { y }, .read = { x, w.w, count, w.bias } });
     return y;
 }
 
@@ -144,7 +153,7 @@ int emit_grouped_dgrad(struct build *b, int dy, struct weight w, int count, int 
 
 void emit_grouped_wgrad(struct build *b, int x, int dy, struct weight w, int count)
 {
-    compute(b, OP_GROUPED_WGRAD, (struct io){ .add = { w.g }, .read = { x, dy, count } })->flags |= OP_WEIGHT_GRAD;
+    compute(b, OP_GROUPED_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { x, dy, count } })->flags |= OP_WEIGHT_GRAD;
 }
 
 /* A routed buffer: `at` 0 after dispatch, 1 after the etp gather. */

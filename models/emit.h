@@ -4,7 +4,7 @@
 #define MODELS_EMIT_H
 #include "models/program.h"
 
-struct weight { int w, g; };            /* views: weight and gradient */
+struct weight { int w, g, bias, bias_g; };  /* views: weight and gradient; the same of its bias, 0: none */
 
 /* What a builder carries along. Every op takes chunk, layer, part, half and flags from here. */
 struct build {
@@ -31,7 +31,8 @@ int  emit_add(struct build *b, int x, int y);
 int  emit_gemm(struct build *b, int x, struct weight w);    /* y [rows of x, rows of w] */
 int  emit_dgrad(struct build *b, int dy, struct weight w);
 void emit_wgrad(struct build *b, int x, int dy, struct weight w);
-int  emit_swiglu(struct build *b, int gate_up, int prob);
+int  emit_act(struct build *b, int fc1, int prob);         /* the model's activation: SWIGLU halves the columns */
+int  emit_act_bwd(struct build *b, int fc1, int dy, int prob, int *dprob);  /* dfc1; prob 0: no dprob */
 /* Collectives over equal parts; x itself when the group has one member. */
 int  emit_gather(struct build *b, enum group g, int x);
 int  emit_scatter(struct build *b, enum group g, int x);

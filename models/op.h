@@ -30,12 +30,12 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(MLA_QKV_BWD, MEMORY, "dqb, dkvb, dkrope <- dq, dk, dv")                                                     \
     X(ATTN, ATTENTION, "o, lse <- q, k, v")          /* causal; k and v may have cp times the rows of q */        \
     X(ATTN_BWD, ATTENTION, "dq, dk, dv <- q, k, v, o, lse, do")                                                   \
-    X(GEMM, GEMM, "y <- x, w")                                                                                    \
+    X(GEMM, GEMM, "y <- x, w, bias?")                                                                             \
     X(DGRAD, GEMM, "dx <- dy, w")                                                                                 \
-    X(WGRAD, GEMM, "w_g+ <- x, dy")                                                                               \
-    X(GROUPED_GEMM, GROUPED, "y <- x, w, count")     /* rows sorted by local expert */                            \
+    X(WGRAD, GEMM, "w_g+, bias_g?+ <- x, dy")                                                                     \
+    X(GROUPED_GEMM, GROUPED, "y <- x, w, count, bias?") /* rows sorted by local expert */                         \
     X(GROUPED_DGRAD, GROUPED, "dx <- dy, w, count")                                                               \
-    X(GROUPED_WGRAD, GROUPED, "w_g+ <- x, dy, count")                                                             \
+    X(GROUPED_WGRAD, GROUPED, "w_g+, bias_g?+ <- x, dy, count")                                                   \
     X(SWIGLU, MEMORY, "y <- gate_up, prob?")         /* silu(gate) * up, times the row's prob */                  \
     X(SWIGLU_BWD, MEMORY, "dgate_up, dprob? <- gate_up, dy, prob?")                                               \
     X(ROUTE, MEMORY, "score, perm, prob, mine <- logit, bias?") /* score [T, E]; perm [T K, 2] (token,            \
@@ -76,7 +76,9 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(ADAMW, OPTIM, "w+, master?+, m+, v+ <- g, metric") /* my part, by index in the group */                     \
     X(SGD, OPTIM, "w+, master?+ <- g, metric")                 /* my part, by index in the group */                         \
     X(HOLD, HOST, "<- x")                            /* no work; keeps x alive as a framework's reference         \
-                                                        does */
+                                                        does */ \
+    X(ACT, MEMORY, "y <- up, prob?")                 /* gelu or squared relu, times the row's prob */             \
+    X(ACT_BWD, MEMORY, "dup, dprob? <- up, dy, prob?")
 
 enum op_kind {
 #define X(id, family, io) OP_##id,
@@ -133,6 +135,7 @@ int op_uses(struct use use[OP_USES], const struct program *pr, const struct op *
 /* The one counter of work, from the shapes of an op's buffers. `rows` of sized buffers are given: even[0] rows after
  * dispatch, even[1] after the etp gather. model_flop is Megatron's count: zero for router, recompute and padding, causal
  * half of attention (facts: Megatron-LM training.py). flop is what the kernel executes, causal half too.
+ * experts: of a grouped product; of attention, its heads.
  * For collectives wire_B is what leaves one rank, ring counting: x (n - 1) / n of the full size, twice for all-reduce. */
 struct work { double model_flop, flop, read_B, write_B, wire_B; enum dtype dtype; int64_t rows, cols, inner, experts; };
 struct work op_work(const struct program *pr, const struct op *o, const int64_t even[2]);

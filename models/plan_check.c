@@ -256,7 +256,7 @@ static enum err offered(const struct stack *s, const char *what, int32_t set, in
                 names[option], s->name, what);
 }
 
-static enum err check_stack(const struct plan *p, const struct stack *s, struct diag *d)
+static enum err check_stack(const struct plan *p, const struct model *m, const struct stack *s, struct diag *d)
 {
     TRY(offered(s, "schedule", s->schedules, p->schedule, stack_schedules, d));
     TRY(offered(s, "dispatcher", s->dispatchers, p->dispatcher, stack_dispatchers, d));
@@ -265,6 +265,10 @@ static enum err check_stack(const struct plan *p, const struct stack *s, struct 
     if (p->split_wgrad && !s->split_wgrad)
         return fail(d, ERR_CONFIG,
                     "split-wgrad 1 is not offered by stack %s: set it to 0, or choose another stack", s->name);
+    if (s->runs && model_cost_only(m))
+        return fail(d, ERR_LIMIT,
+                    "model %s has %s, which stack %s cannot run: take a stack that is only predicted", m->name,
+                    model_cost_only(m), s->name);
     if (s->runs && p->precision != PRECISION_FP32)
         return fail(d, ERR_LIMIT,
                     "precision bf16 cannot be run by stack %s yet: set precision fp32, or take a stack that is "
@@ -396,6 +400,6 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_fwd_bwd(p, d));
     TRY(check_recompute(p, m, d));
     TRY(check_capacity(p, m, d));
-    TRY(check_stack(p, &j->stack, d));
+    TRY(check_stack(p, m, &j->stack, d));
     return check_system(p, &j->system, d);
 }

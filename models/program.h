@@ -30,7 +30,9 @@ enum shard {                                    /* how a parameter is cut over t
     X(Q_B, "q_b") X(KV_A, "kv_a") X(KV_A_NORM, "kv_a_norm") X(KV_B, "kv_b") X(MLP_NORM, "mlp_norm") X(FC1, "fc1")   \
     X(FC2, "fc2") X(ROUTER, "router") X(ROUTER_BIAS, "router_bias") X(EXPERT_FC1, "expert_fc1")                   \
     X(EXPERT_FC2, "expert_fc2") X(SHARED_FC1, "shared_fc1") X(SHARED_FC2, "shared_fc2") X(MTP_ENORM, "mtp_enorm") \
-    X(MTP_HNORM, "mtp_hnorm") X(MTP_PROJ, "mtp_proj") X(MTP_NORM, "mtp_norm")
+    X(MTP_HNORM, "mtp_hnorm") X(MTP_PROJ, "mtp_proj") X(MTP_NORM, "mtp_norm") X(BIAS, "bias") X(SINK, "sink")        \
+    X(MAMBA_IN, "mamba_in") X(MAMBA_SCAN, "mamba_scan") X(MAMBA_OUT, "mamba_out") X(LATENT_DOWN, "latent_down")     \
+    X(LATENT_UP, "latent_up")
 enum param_name {
 #define X(id, name) PARAM_##id,
     PARAM_LIST(X)
