@@ -107,7 +107,7 @@ START_TEST(backward_is_the_derivative_of_forward)
     p.ask.after_step = NULL;
     p.ask.poison = 0;
     p.ask.before = move_parameter;
-    for (int i = 0; i < p.pr.n_param; i++) {
+    for (int i = 0; i < p.pr.n_param; i += PARITY_STRIDE) {
         const int64_t n = exec_param_elements(&p.pr.param[i]);
         float *along = arena_alloc(&p.a, (size_t)n * sizeof *along);
         if (!p.pr.param[i].g) continue;
