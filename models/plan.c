@@ -7,7 +7,6 @@
 #include <string.h>
 
 static const char *const plan_orders[]     = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", NULL };
-static const char *const plan_precisions[] = { "bf16", "fp32", NULL };
 static const char *const plan_optimizers[] = { "adamw", "sgd", NULL };
 static const char *const plan_loads[]      = { "balanced", "worst", NULL };
 static const struct word plan_auto[]       = { { "auto", -1 }, { NULL, 0 } };
@@ -38,8 +37,8 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("mbs", INT, mbs, 0, 0, 1, DEGREE, "1", "sequences in a micro-batch")                                   \
     X("gbs", INT, gbs, 0, plan_auto_0, 1, GBS, "auto", "sequences in a step; auto only on the host")         \
     X("seq", INT, seq, 0, plan_auto_0, 1, SEQ, "auto", "tokens in a sequence; auto only on the host: 64")    \
-    X("precision", NAME, precision, plan_precisions, 0, 0, 0, "bf16",                                        \
-      "of weights and activations; host: fp32")                                                              \
+    X("precision", NAME, precision, recipe_names, 0, 0, 0, "bf16",                                           \
+      "of products and activations; host: fp32")                                                              \
     X("optimizer", NAME, optimizer, plan_optimizers, 0, 0, 0, "adamw", "its state is fp32 and sharded")      \
     X("recompute", SET, recompute, stack_recomputes, plan_recomputes, 0, 0, "none",                          \
       "modules recomputed: selective:a+b, full, none")                                                       \

@@ -5,11 +5,11 @@
 #define MODELS_PLAN_H
 #include "models/layout.h"
 #include "models/model.h"
+#include "models/recipe.h"
 #include "models/stack.h"
 #include "models/system.h"
 
 enum order     { ORDER_TP_CP_EP_DP_PP, ORDER_TP_CP_EP_PP_DP };      /* leftmost varies fastest */
-enum precision { PRECISION_BF16, PRECISION_FP32 };
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum load_kind { LOAD_BALANCED, LOAD_WORST };
 

@@ -42,7 +42,7 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "vpp", p->vpp, 1, LAYOUT_CHUNKS }, { "mbs", p->mbs, 1, TOKENS },     { "gbs", p->gbs, 1, INT_MAX },
         { "seq", p->seq, 1, TOKENS },       { "vpp-group", p->vpp_group, 1, INT_MAX },
         { "order", p->order, 0, ORDER_TP_CP_EP_PP_DP }, { "schedule", p->schedule, 0, SCHEDULE_FWD_BWD },
-        { "dispatcher", p->dispatcher, 0, DISPATCHER_ALLTOALL }, { "precision", p->precision, 0, PRECISION_FP32 },
+        { "dispatcher", p->dispatcher, 0, DISPATCHER_ALLTOALL }, { "precision", p->precision, 0, PRECISION_COUNT - 1 },
         { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 },
         { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, 1 },
     };
@@ -269,20 +269,23 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
         return fail(d, ERR_LIMIT,
                     "model %s has %s, which stack %s cannot run: take a stack that is only predicted", m->name,
                     model_cost_only(m), s->name);
-    if (s->runs && p->precision != PRECISION_FP32)
+    if (s->runs && recipe_is_low(recipe_of(p->precision)))
         return fail(d, ERR_LIMIT,
-                    "precision bf16 cannot be run by stack %s yet: set precision fp32, or take a stack that is "
-                    "only predicted",
-                    s->name);
+                    "precision %s is not built in stack %s yet: set precision bf16, or take a stack that is only "
+                    "predicted",
+                    recipe_of(p->precision)->name, s->name);
     return OK;
 }
 
 static enum err check_system(const struct plan *p, const struct system *s, struct diag *d)
 {
-    const enum dtype t = p->precision == PRECISION_FP32 ? DT_F32 : DT_BF16;
-    if (!(s->peak_flop_per_s[t] > 0))
-        return fail(d, ERR_CONFIG, "precision %s has no peak on system %s: choose another", dtype_name(t),
-                    s->name);
+    const struct recipe *r = recipe_of(p->precision);
+    if (!(s->peak_flop_per_s[dtype_peak(r->x)] > 0) || !(s->peak_flop_per_s[dtype_peak(r->act)] > 0))
+        return fail(d, ERR_CONFIG, "precision %s has no peak on system %s: choose another", r->name, s->name);
+    if (r->needs_block && !s->block_scaled)
+        return fail(d, ERR_CONFIG,
+                    "precision %s needs tensor cores that scale by block, system %s has none: choose fp8-block",
+                    r->name, s->name);
     if (p->domain_gpus < 1 || p->domain_gpus > s->domain)
         return fail(d, ERR_CONFIG,
                     "domain-gpus %d is outside 1 to %d, the GPUs of one NVLink domain of system %s",

@@ -13,14 +13,20 @@
       "dense bf16 peak; 0: none")                                                                            \
     X("gpu.peak.fp8", NUMBER, peak_flop_per_s[DT_FP8], FLOP_PER_S, 0, 1e19, "0 FLOP/s",                      \
       "dense fp8 peak; 0: none")                                                                             \
+    X("gpu.peak.fp4", NUMBER, peak_flop_per_s[DT_FP4], FLOP_PER_S, 0, 1e19, "0 FLOP/s",                      \
+      "dense fp4 peak; 0: none")                                                                             \
+    X("gpu.block_scaled", BOOL, block_scaled, NONE, 0, 1, "0",                                               \
+      "1: tensor cores scale by block and take fp8 along any axis")                                          \
     X("gpu.gemm_efficiency.fp32", NUMBER, eff_gemm[DT_F32], NONE, 0, 1, "0",                                 \
       "fraction of the peak that large GEMMs sustain")                                                       \
     X("gpu.gemm_efficiency.bf16", NUMBER, eff_gemm[DT_BF16], NONE, 0, 1, "0", "the same in bf16")            \
     X("gpu.gemm_efficiency.fp8", NUMBER, eff_gemm[DT_FP8], NONE, 0, 1, "0", "the same in fp8")               \
+    X("gpu.gemm_efficiency.fp4", NUMBER, eff_gemm[DT_FP4], NONE, 0, 1, "0", "the same in fp4")               \
     X("gpu.grouped_efficiency.fp32", NUMBER, eff_grouped[DT_F32], NONE, 0, 1, "0",                           \
       "fraction of the peak that grouped GEMMs sustain")                                                     \
     X("gpu.grouped_efficiency.bf16", NUMBER, eff_grouped[DT_BF16], NONE, 0, 1, "0", "the same in bf16")      \
     X("gpu.grouped_efficiency.fp8", NUMBER, eff_grouped[DT_FP8], NONE, 0, 1, "0", "the same in fp8")         \
+    X("gpu.grouped_efficiency.fp4", NUMBER, eff_grouped[DT_FP4], NONE, 0, 1, "0", "the same in fp4")         \
     X("gpu.attention_efficiency.fwd", NUMBER, eff_attention_fwd, NONE, 1e-6, 1, 0,                           \
       "causal attention forward, fraction of the bf16 peak")                                                 \
     X("gpu.attention_efficiency.bwd", NUMBER, eff_attention_bwd, NONE, 1e-6, 1, 0,                           \
@@ -62,16 +68,14 @@ const int system_n_opt = LEN(system_opts);
 
 enum err system_check(const struct system *s, struct diag *d)
 {
-    static const char *const gemm[] = {"gpu.gemm_efficiency.fp32", "gpu.gemm_efficiency.bf16",
-                                       "gpu.gemm_efficiency.fp8"};
-    static const char *const grouped[] = { "gpu.grouped_efficiency.fp32", "gpu.grouped_efficiency.bf16",
-                                           "gpu.grouped_efficiency.fp8" };
-    for (int t = 0; t < LEN(gemm); t++) {
+    for (int t = 0; t < DT_COUNT; t++) {
         if (s->peak_flop_per_s[t] == 0) continue;
         if (s->eff_gemm[t] == 0)
-            return fail(d, ERR_CONFIG, "%s = 0 beside a peak: give a fraction above 0", gemm[t]);
+            return fail(d, ERR_CONFIG, "gpu.gemm_efficiency.%s = 0 beside a peak: give a fraction above 0",
+                        dtype_name((enum dtype)t));
         if (s->eff_grouped[t] == 0)
-            return fail(d, ERR_CONFIG, "%s = 0 beside a peak: give a fraction above 0", grouped[t]);
+            return fail(d, ERR_CONFIG, "gpu.grouped_efficiency.%s = 0 beside a peak: give a fraction above 0",
+                        dtype_name((enum dtype)t));
     }
     if (s->peak_flop_per_s[DT_F32] == 0)
         return fail(d, ERR_CONFIG,

@@ -13,6 +13,8 @@ struct system {
     double memory_B, hbm_B_per_s;
     double peak_flop_per_s[DT_COUNT];               /* dense; 0: the GPU has no such path                        */
     double eff_gemm[DT_COUNT], eff_grouped[DT_COUNT];   /* of the peak                                           */
+    int32_t block_scaled;                           /* tensor cores scale by block, and take fp8 along any axis (Blackwell);
+                                                       0: one scale, fp8 along the contraction only (Hopper)     */
     double eff_attention_fwd, eff_attention_bwd;    /* of the bf16 peak (fp32 where there is no bf16)            */
     double eff_memory;                              /* of hbm_B_per_s, for memory-bound ops                      */
     double kernel_s;                                /* floor of one kernel on the device                         */

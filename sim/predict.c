@@ -174,7 +174,7 @@ static void time_of(struct predict *r, const struct cost *c, const double *op_s,
 void predict_rates(struct predict *r, const struct job *j)
 {
     const double tok = (double)j->plan.gbs * j->plan.seq;
-    r->peak_dtype = j->plan.precision == PRECISION_FP32 ? DT_F32 : DT_BF16;
+    r->peak_dtype = (int)dtype_peak(recipe_of(j->plan.precision)->x);
     r->peak_flop_per_s = cost_peak(&j->system, (enum dtype)r->peak_dtype);
     r->flop_per_token = model_flop_per_token(&j->model, j->plan.seq, j->plan.vocab_padded);
     r->tokens_per_s_gpu = tok / r->step_s / j->plan.gpus;

@@ -259,8 +259,12 @@ START_TEST(every_rule_has_its_words)
           { "layout places 47 layers", "has 48" } },
         { "model tiny-moe stack mcore-2510 system host precision bf16 gpus 2", ERR_CONFIG,
           { "precision bf16 has no peak", "host" } },
-        { "model tiny-moe stack moefold system h100-sxm gpus 2 seq 64 gbs 8", ERR_LIMIT,
-          { "precision bf16 cannot be run", "moefold" } },
+        { "model tiny-moe stack moefold system h100-sxm gpus 2 seq 64 gbs 8 precision fp8-cs", ERR_LIMIT,
+          { "precision fp8-cs is not built in stack moefold" } },
+        { QWEN "gpus 8 seq 4096 gbs 8 system h100-sxm precision mxfp8", ERR_CONFIG,
+          { "precision mxfp8 needs", "block", "h100-sxm" } },
+        { QWEN "gpus 8 seq 4096 gbs 8 system a100-sxm precision fp8-cs", ERR_CONFIG,
+          { "precision fp8-cs has no peak", "a100-sxm" } },
     };
     for (int i = 0; i < LEN(row); i++) refuse(row[i].flags, row[i].e, row[i].part);
 }

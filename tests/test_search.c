@@ -409,7 +409,7 @@ static const struct { const char *flags; enum err e; const char *parts[4];
     {"model tiny-moe system h100-sxm gpus 8 gbs 7 seq 64 tp 1 pp 1 cp 1",
      ERR_NO,
      {"no plan passes", "global batch"}},
-    {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 stack moefold precision bf16", ERR_LIMIT, {"fp32"}},
+    {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 stack moefold precision fp8-cs", ERR_LIMIT, {"bf16"}},
     {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 domain-gpus 9", ERR_CONFIG, {"domain", "9", "8"}},
 };
 
