@@ -11,6 +11,10 @@ static const char *const plans[] = {
     "model qwen3-30b-a3b system h100-sxm gpus 16 tp 8 ep 8 gbs 64 seq 4096",
     "model mixtral-8x7b system h100-sxm gpus 64 tp 4 ep 4 etp 2 pp 2 gbs 256 seq 4096",
     "model llama3-70b system h100-sxm gpus 64 tp 8 pp 4 gbs 256 seq 8192",
+    "model gpt3-175b system a100-sxm gpus 256 tp 8 pp 8 gbs 256 seq 2048",
+    "model mlm-gpt-1.7b system h100-sxm gpus 8 tp 2 cp 2 gbs 64 seq 4096",
+    "model qwen2-57b-a14b system h100-sxm gpus 64 tp 2 pp 4 ep 4 gbs 256 seq 4096",
+    "model qwen2-57b-a14b system h100-sxm gpus 8 tp 4 ep 8 gbs 64 seq 4096",
     "model tiny-moe system host gpus 8 tp 2 pp 2 ep 2 etp 2 gbs 8 seq 64",
 };
 
@@ -57,7 +61,8 @@ START_TEST(parameters_equal_the_closed_form)
     int64_t n = 0;
     for (int i = 0; i < pr.n_param; i++)
         n += (int64_t)pr.param[i].rows * pr.param[i].cols * (pr.param[i].batch ? pr.param[i].batch : 1);
-    const int64_t h = j.model.hidden, padding = (j.plan.vocab_padded - j.model.vocab) * h * 2;
+    const int64_t h = j.model.hidden, tables = j.model.tied ? 1 : 2;
+    const int64_t padding = (j.plan.vocab_padded - j.model.vocab) * h * tables;
     const int64_t copy = (pr.group_size[GROUP_EMBED] - 1) * (int64_t)j.plan.vocab_padded * h;
     ck_assert_int_eq(n, want.total + (j.plan.mtp ? want.mtp : 0) + padding + copy);
     arena_free(&a);

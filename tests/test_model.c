@@ -83,6 +83,9 @@ START_TEST(params_published)
         { "qwen3-235b-a22b", 235093634560, 22190763520 },           /* F02 */
         { "mixtral-8x7b", 46702792704, 12879925248 },               /* F02 */
         { "deepseek-v3", 671026419200, 37552297472 },               /* F01: 37.55 B */
+        { "kimi-k2", 1026408232448, 32861500928 },                  /* model card: 1 T, 32 B */
+        { "llama3.1-405b", 405853388800, 405853388800 },            /* public checkpoint */
+        { "qwen2-57b-a14b", 57408558592, 14249170432 },             /* 57.4 B; less a gate of 3,584 a layer */
     };
     for (int i = 0; i < LEN(row); i++) {
         const struct model m = named(row[i].name);
@@ -96,6 +99,33 @@ START_TEST(params_published)
     wrong = named("qwen3-30b-a3b");
     wrong.head_dim = wrong.hidden / wrong.heads;                    /* F02: 30.08 B */
     ck_assert(fabs((double)model_params(&wrong).total - 30.08e9) < 0.005e9);
+}
+END_TEST
+
+/* arXiv 2104.04473 section 2.1, P = 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)), with s = 2048 learned positions, which are
+ * not described here, and without the final norm, which is; and its table 1 in billions. The README's names
+ * round the totals of two tables and 4,096 positions. */
+START_TEST(params_gpt)
+{
+    static const struct { const char *name; double table; } row[] = {
+        { "mega2021-gpt-39b", 39.1 }, { "mega2021-gpt-76b", 76.1 },   { "mega2021-gpt-145b", 145.6 },
+        { "mega2021-gpt-310b", 310.1 }, { "turing-530b", 529.6 }, { "megatron-1t", 1008.0 }, { "gpt3-175b", 174.6 },
+    };
+    for (int i = 0; i < LEN(row); i++) {
+        const struct model m = named(row[i].name);
+        const int64_t l = m.layers, h = m.hidden, want = 12 * l * h * h + 13 * l * h + (int64_t)m.vocab * h;
+        ck_assert_int_eq(model_params(&m).total, want + 2 * h);
+        ck_assert_msg(fabs((double)(want + 2048 * h) / 1e9 - row[i].table) <= 0.051, "%s", row[i].name);
+    }
+    static const struct { const char *name; double b; } readme[] = {
+        { "mlm-gpt-16b", 16 }, { "mlm-gpt-32b", 32 }, { "mlm-gpt-70b", 70 }, { "mlm-gpt-119b", 119 },
+        { "mlm-gpt-177b", 177 }, { "mlm-gpt-314b", 314 }, { "mlm-gpt-462b", 462 },
+    };
+    for (int i = 0; i < LEN(readme); i++) {
+        const struct model m = named(readme[i].name);
+        const double b = ((double)model_params(&m).total + 4096.0 * m.hidden) / 1e9;
+        ck_assert_msg(round(b) == readme[i].b, "%s: %.2f", readme[i].name, b);
+    }
 }
 END_TEST
 
@@ -133,6 +163,11 @@ START_TEST(flop_per_token)
         {"deepseek-v3", 0, 4096, 249.81},
         {"qwen3-235b-a22b", 0, 4096, 148.03},
         {"qwen3-235b-a22b", 0, 131072, 734.7},
+        /* TFLOPS over tokens/s of published runs, median of several (nemo-25.09 to 26.04; 26.06 for Llama) */
+        {"qwen3-30b-a3b", 0, 4096, 23.01},
+        {"llama3-8b", 0, 8192, 51.46},
+        {"llama3-70b", 0, 8192, 449.24},
+        {"llama3.1-405b", 0, 8192, 2524.1},
     };
     for (int i = 0; i < LEN(row); i++) {
         const double x = gflop(row[i].name, row[i].mtp, row[i].seq);
@@ -219,7 +254,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {params_by_hand,    params_published,    params_mtp,
+    const TTest *const tests[] = {params_by_hand,    params_published,    params_gpt,          params_mtp,
                                   flop_per_token,    flop_core_attention, flop_counts,
                                   groups_of_experts, sizes_stay_countable};
     return test_main("model", tests, LEN(tests), 60);
