@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const double WITHIN = 1.02;          /* of the best: all of these are reported             */
-static const double NEAR = 1.25;            /* how far the first `top` may be from the best        */
+static const double WITHIN = 1.02;          /* of the best: all of these are reported      */
+static const double NEAR = 1.25;            /* how far the first `top` may be from the best */
 
 /* A node is a grid and micro-batch (its first plan stands for all), or one plan. */
 enum level { LEVEL_MANY, LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
@@ -42,8 +42,8 @@ struct hunt {
 /* The total order of plans: grids in the order of the space, then what varies on them. */
 static int point_order(const struct search_point *a, const struct search_point *b)
 {
-    const int32_t x[] = {a->grid, a->mbs, a->vpp, a->weave, a->order},
-                  y[] = {b->grid, b->mbs, b->vpp, b->weave, b->order};
+    const int32_t x[] = { a->grid, a->mbs, a->vpp, a->weave, a->order };
+    const int32_t y[] = { b->grid, b->mbs, b->vpp, b->weave, b->order };
     for (int i = 0; i < LEN(x); i++)
         if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
     return 0;
@@ -334,19 +334,20 @@ static enum err nothing_passes(const struct hunt *h, struct diag *d)
                 search_space_rule_text((enum search_rule)most));
 }
 
-/* The plan that comes nearest, its need, and how many GPUs would hold the states if they were spread without
- * any loss. */
+/* The plan that comes nearest, and its need. */
 static enum err nothing_fits(const struct hunt *h, struct diag *d)
 {
     const struct search_point *p = &h->least.point;
     const struct search_grid *g = &h->space.grid[p->grid];
-    const double overhead_B = h->job->system.memory_B - h->room_B, GiB = 1 << 30;
+    const double overhead_B = h->job->system.memory_B - h->room_B, gib = 1 << 30;
+    if (h->n_heap)
+        return fail(d, ERR_NO, "none of the %d plans simulated fits, others were not looked at: fix some options",
+                    SEARCH_SIMULATE);
     return fail(d, ERR_NO,
                 "nothing fits: the plan that needs least (tp %d cp %d pp %d ep %d etp %d mbs %d) needs %s "
-                "%.1f GiB of "
-                "%.1f GiB on its worst GPU%s: use more GPUs, or GPUs with more memory",
+                "%.1f GiB of %.1f GiB on its worst GPU%s: use more GPUs, or GPUs with more memory",
                 g->tp, g->cp, g->pp, g->ep, g->etp, p->mbs, h->least.only_states ? "at least" : "about",
-                (h->least.live_B + overhead_B) / GiB, h->job->system.memory_B / GiB,
+                (h->least.live_B + overhead_B) / gib, h->job->system.memory_B / gib,
                 h->least.only_states ? ", weights, gradients and optimizer states alone" : "");
 }
 
@@ -360,12 +361,9 @@ static double clock_s(void)
 static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, const struct job *j,
                       const struct search_ask *ask)
 {
-    *h = (struct hunt){.job = j,
-                       .arena = a,
-                       .r = r,
-                       .top = ask->top > 0 ? ask->top : 1,
-                       .least.live_B = INFINITY,
-                       .room_B = j->system.memory_B - j->system.overhead_B - j->stack.overhead_B};
+    *h = (struct hunt){ .job = j, .arena = a, .r = r, .least.live_B = INFINITY };
+    h->top = ask->top > 0 ? ask->top : 1;
+    h->room_B = j->system.memory_B - j->system.overhead_B - j->stack.overhead_B;
     search_space_init(&h->space, a, j, ask->fixed);
     search_view_init(&h->views, a, &h->space);
     h->grid = arena_alloc(a, (size_t)h->space.n_grid * sizeof *h->grid + 1);
@@ -373,23 +371,24 @@ static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, 
     for (int i = 0; i < h->top; i++) h->first_s[i] = INFINITY;
     h->points = arena_alloc(a, (size_t)4 * LAYOUT_CHUNKS * sizeof *h->points);
     h->found = arena_alloc(a, SEARCH_SIMULATE * sizeof *h->found);
-    *r = (struct search_result){.grids = h->space.grids,
-                                .gbs_valid = h->space.gbs_valid,
-                                .with_mbs = h->space.with_mbs,
-                                .with_layout = h->space.with_layout,
-                                .plans = h->space.plans,
-                                .grids_valid = h->space.n_grid};
+    *r = (struct search_result){
+        .grids = h->space.grids,
+        .gbs_valid = h->space.gbs_valid,
+        .with_mbs = h->space.with_mbs,
+        .with_layout = h->space.with_layout,
+        .plans = h->space.plans,
+        .grids_valid = h->space.n_grid,
+    };
 }
 
-/* Sizes without which nothing can be counted are refused in plan_resolve's words. */
+/* Sizes without which nothing can be counted, refused in plan_resolve's words. */
 static enum err check_sizes(const struct job *j, struct diag *d)
 {
     struct job one = *j;
     return j->plan.gpus < 1 || j->plan.gbs < 1 || j->plan.seq < 1 ? plan_resolve(&one, d) : OK;
 }
 
-/* What no degree can cure (a precision without a peak, an option that the stack lacks) refuses every plan
- * alike. */
+/* What no degree can cure (a precision without a peak, an option that the stack lacks): it refuses every plan. */
 static enum err check_first(struct hunt *h, struct diag *d)
 {
     struct job one = *h->job;

@@ -306,13 +306,9 @@ const struct search_once *search_block_once(struct search_blocks *b, const struc
                                             enum block k)
 {
     const struct search_grid *g = &b->space->grid[p->grid];
-    const struct key key = {.block = (int32_t)k,
-                            .tp = g->tp,
-                            .cp = g->cp,
-                            .etp = g->etp,
-                            .ep = g->ep,
-                            .pp = g->pp,
-                            .order = p->order};
+    struct key key = { .block = (int32_t)k, .tp = g->tp, .cp = g->cp, .etp = g->etp, .ep = g->ep };
+    key.pp = g->pp;
+    key.order = p->order;
     void **at = memo_find(&b->memo[MEMO_ONCE], b->arena, &key);
     if (*at) return *at;
     struct search_once *v = *at = arena_alloc(b->arena, sizeof *v);

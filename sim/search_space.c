@@ -122,7 +122,7 @@ struct search_count search_space_points(const struct search_space *s, const stru
     n.mbs = 1;
     for (int vpp = s->vpp[0]; vpp <= s->vpp[1] && g->pp * vpp <= LAYOUT_CHUNKS; vpp++)
         if (s->layout[g->pp * vpp])
-            space_points(&n, s, g, (struct search_point){.grid = grid, .vpp = (int16_t)vpp, .mbs = mbs}, out);
+            space_points(&n, s, g, (struct search_point){ .grid = grid, .vpp = (int16_t)vpp, .mbs = mbs }, out);
     return n;
 }
 

@@ -402,15 +402,15 @@ END_TEST
 static const struct { const char *flags; enum err e; const char *parts[4];
 } refused[] = {
     /* 12.08 TB of states on 64 GPUs of 80 GiB (cases G01) */
-    {"model deepseek-v3 system h100-sxm gpus 64 gbs 4096 seq 4096",
+    { "model deepseek-v3 system h100-sxm gpus 64 gbs 4096 seq 4096",
      ERR_NO,
-     {"nothing fits", "states alone", "more GPUs"}},
-    {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 tp 3", ERR_NO, {"8 GPUs", "fixed"}},
-    {"model tiny-moe system h100-sxm gpus 8 gbs 7 seq 64 tp 1 pp 1 cp 1",
+     { "nothing fits", "states alone", "more GPUs" } },
+    { "model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 tp 3", ERR_NO, { "8 GPUs", "fixed" } },
+    { "model tiny-moe system h100-sxm gpus 8 gbs 7 seq 64 tp 1 pp 1 cp 1",
      ERR_NO,
-     {"no plan passes", "global batch"}},
-    {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 stack moefold precision fp8-cs", ERR_LIMIT, {"bf16"}},
-    {"model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 domain-gpus 9", ERR_CONFIG, {"domain", "9", "8"}},
+     { "no plan passes", "global batch" } },
+    { "model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 stack moefold precision fp8-cs", ERR_LIMIT, { "bf16" } },
+    { "model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 domain-gpus 9", ERR_CONFIG, { "domain", "9", "8" } },
 };
 
 START_TEST(refused_in_words)
