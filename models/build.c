@@ -15,6 +15,7 @@ static void arrays_init(struct build *b)
     pr->chunk = arena_alloc(b->arena, (size_t)pr->n_chunk * sizeof *pr->chunk);
     pr->stage = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *pr->stage);
     b->table = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->table);
+    if (recipe_is_low(b->recipe)) b->copies = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *b->copies);
     pr->n_buf = pr->n_op = 1;
 }
 
@@ -34,7 +35,8 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
     *pr = (struct program){ .n_chunk = n_chunk, .n_stage = n_stage, .n_micro = p->n_micro, .seq = p->seq,
                             .topk = j->model.topk, .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) }, .arena = a };
     for (int g = 0; g < GROUP_COUNT; g++) pr->group_size[g] = fold_size(j, (enum group)g);
-    struct build b = { .pr = pr, .arena = a, .j = j, .layer = -1, .act = p->precision == PRECISION_BF16 ? DT_BF16 : DT_F32,
+    struct build b = { .pr = pr, .arena = a, .j = j, .layer = -1, .recipe = recipe_of(p->precision),
+                       .act = (enum dtype)recipe_of(p->precision)->act,
                        .tok = plan_tokens(p), .tok_sp = plan_tokens_sp(p) };
     arrays_init(&b);
     metrics_init(&b);

@@ -80,7 +80,7 @@ int build_attention_fwd(struct build *b, const struct attention_w *w, int x, str
 {
     k->x = x;
     k->n = emit_norm(b, x, w->norm);
-    project(b, w, emit_gather(b, GROUP_TP, k->n), k);
+    project(b, w, emit_gather_input(b, k->n), k);
     k->q = k->q_raw;
     k->k = k->k_raw;
     if (b->j->model.qk_norm) {
@@ -96,7 +96,7 @@ int build_attention_fwd(struct build *b, const struct attention_w *w, int x, str
 
 void build_attention_core_bwd(struct build *b, struct weight o, int dy, const struct attention_kept *k, int *dq, int *dk, int *dv)
 {
-    const int dy_full = emit_gather(b, GROUP_TP, dy);
+    const int dy_full = emit_gather_input(b, dy);
     const int d_o = emit_dgrad(b, dy_full, o);
     emit_wgrad(b, k->o, dy_full, o);
     const int keys = emit_gather(b, GROUP_CP, k->k), values = emit_gather(b, GROUP_CP, k->v);
@@ -121,7 +121,7 @@ static int project_bwd(struct build *b, const struct attention_w *w, const struc
         dn_full = emit_add(b, dn_full, dn_q);
     }
     const int dn = emit_scatter(b, GROUP_TP, dn_full);
-    const int n = build_norm_again(b, k->x, w->norm, k->n), n_full = emit_gather(b, GROUP_TP, n);
+    const int n = build_norm_again(b, k->x, w->norm, k->n), n_full = emit_gather_input(b, n);
     emit_wgrad(b, n_full, d, kv_apart ? w->kv : w->qkv);
     if (kv_apart) emit_wgrad(b, n_full, dq, w->qkv);
     return dn;

@@ -111,9 +111,16 @@ int build_param(struct build *b, enum param_name name, int rows, int cols, enum 
     return pr->n_param - 1;
 }
 
+/* Tables of the vocabulary and the router stay in high precision. */
+static int is_low(const struct param *p)
+{
+    return p->name != PARAM_EMBEDDING && p->name != PARAM_HEAD && p->name != PARAM_ROUTER;
+}
+
 struct weight build_weight(const struct build *b, int param)
 {
-    return (struct weight){ .w = b->pr->param[param].w, .g = b->pr->param[param].g };
+    const struct param *p = &b->pr->param[param];
+    return (struct weight){ .w = p->w, .g = p->g, .low = is_low(p) };
 }
 
 void build_bias(struct build *b, struct weight *w, int rows, enum shard shard, int batch)
@@ -131,7 +138,7 @@ struct weight build_weight_span(struct build *b, int first, int last)
     const int64_t rows = (to.view_at - from.view_at) / from.cols + to.rows;
     const int w = view(b, from.view, from.view_at, rows, from.cols);
     const int g = view(b, b->pr->buf[b->pr->param[first].g].view, from.view_at, rows, from.cols);
-    return (struct weight){ .w = w, .g = g };
+    return (struct weight){ .w = w, .g = g, .low = 1 };
 }
 
 int build_constant(struct build *b, enum param_name name, int rows, int cols)

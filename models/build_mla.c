@@ -37,8 +37,8 @@ static void up(struct build *b, const struct attention_w *w, struct attention_ke
 {
     const struct model *m = &b->j->model;
     const int heads = m->heads / b->j->plan.tp, qk = model_qk_dim(m);
-    const int q_latent = emit_gather(b, GROUP_TP, k->q_a_n), qb = emit_gemm(b, q_latent, w->q_b);
-    const int kv_latent = emit_gather(b, GROUP_TP, k->kv_latent_n), kvb = emit_gemm(b, kv_latent, w->kv_b);
+    const int q_latent = emit_gather_input(b, k->q_a_n), qb = emit_gemm(b, q_latent, w->q_b);
+    const int kv_latent = emit_gather_input(b, k->kv_latent_n), kvb = emit_gemm(b, kv_latent, w->kv_b);
     const int krope = emit_gather(b, GROUP_TP, k->krope);
     k->q = emit_like(b, qb, heads * qk);
     k->k = emit_like(b, qb, heads * qk);
@@ -68,11 +68,11 @@ static void up_bwd(struct build *b, const struct attention_w *w, const struct at
          (struct io){ .write = { dqb, dkvb, dkrope }, .read = { dq, dk, dv } });
     const int dq_latent = emit_dgrad(b, dqb, w->q_b);
     d_latent[0] = emit_scatter(b, GROUP_TP, dq_latent);
-    const int q_latent = emit_gather(b, GROUP_TP, k->q_a_n);
+    const int q_latent = emit_gather_input(b, k->q_a_n);
     emit_wgrad(b, q_latent, dqb, w->q_b);
     const int dkv_latent = emit_dgrad(b, dkvb, w->kv_b);
     d_latent[1] = emit_scatter(b, GROUP_TP, dkv_latent);
-    const int kv_latent = emit_gather(b, GROUP_TP, k->kv_latent_n);
+    const int kv_latent = emit_gather_input(b, k->kv_latent_n);
     emit_wgrad(b, kv_latent, dkvb, w->kv_b);
     d_latent[2] = emit_scatter(b, GROUP_TP, dkrope);
 }

@@ -33,19 +33,19 @@ struct mlp_w build_mlp_weights(struct build *b)
 
 int build_mlp_inner_fwd(struct build *b, const struct mlp_w *w, int n, struct mlp_kept *k)
 {
-    k->fc1 = emit_gemm(b, emit_gather(b, GROUP_TP, n), w->fc1);
+    k->fc1 = emit_gemm(b, emit_gather_input(b, n), w->fc1);
     k->act = emit_act(b, k->fc1, 0);
     return emit_scatter(b, GROUP_TP, emit_gemm(b, k->act, w->fc2));
 }
 
 int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_again, const struct mlp_kept *k)
 {
-    const int dy_full = emit_gather(b, GROUP_TP, dy);
+    const int dy_full = emit_gather_input(b, dy);
     const int dact = emit_dgrad(b, dy_full, w->fc2);
     emit_wgrad(b, k->act, dy_full, w->fc2);
     const int dfc1 = emit_act_bwd(b, k->fc1, dact, 0, NULL);
     const int dn = emit_scatter(b, GROUP_TP, emit_dgrad(b, dfc1, w->fc1));
-    emit_wgrad(b, emit_gather(b, GROUP_TP, n_again), dfc1, w->fc1);
+    emit_wgrad(b, emit_gather_input(b, n_again), dfc1, w->fc1);
     return dn;
 }
 

@@ -63,6 +63,7 @@ void build_optimizer(struct build *b)
     at_end(b);
     s->start = b->pr->n_op;
     b->layer = -1;
+    emit_quantize_weights(b);
     at_start(b);
     s->end = b->pr->n_op;
 }

@@ -7,6 +7,8 @@ int emit_buf(struct build *b, int64_t rows, int cols, enum dtype t)
     assert(rows > 0 && cols > 0);
     if (pr->n_buf == b->cap_buf) {
         pr->buf = arena_grow(b->arena, pr->buf, (size_t)b->cap_buf, 2 * (size_t)b->cap_buf, sizeof *pr->buf);
+        if (b->copies)
+            b->copies = arena_grow(b->arena, b->copies, (size_t)b->cap_buf, 2 * (size_t)b->cap_buf, sizeof *b->copies);
         b->cap_buf *= 2;
     }
     pr->buf[pr->n_buf] = (struct buf){ .rows = rows, .cols = cols, .dtype = (uint8_t)t, .keep = KEEP_MICRO,
@@ -20,6 +22,8 @@ int emit_like(struct build *b, int x, int cols)
     const int y = emit_buf(b, from.rows, cols, (enum dtype)from.dtype);
     b->pr->buf[y].size = from.size;
     b->pr->buf[y].size_at = from.size_at;
+    b->pr->buf[y].groups = from.groups;
+    b->pr->buf[y].pad = from.pad;
     return y;
 }
 
@@ -75,23 +79,37 @@ int emit_add(struct build *b, int x, int y)
     return sum;
 }
 
+/* Operands of a product: as they are, or their copies. */
+static int operand(struct build *b, int x, const struct weight *w, enum axis axis, int fresh)
+{
+    return w->low && emit_is_low(b) ? emit_copy(b, x, axis, fresh) : x;
+}
+
+static int weight_operand(struct build *b, const struct weight *w, enum axis axis)
+{
+    return w->low && emit_is_low(b) ? emit_copy_weight(b, w->w, axis) : w->w;
+}
+
 int emit_gemm(struct build *b, int x, struct weight w)
 {
+    const int from = operand(b, x, &w, AXIS_ROWS, 1), by = weight_operand(b, &w, AXIS_ROWS);
     const int y = emit_like(b, x, (int)b->pr->buf[w.w].rows);
-    compute(b, OP_GEMM, (struct io){ .write = { y }, .read = { x, w.w, w.bias } });
+    compute(b, OP_GEMM, (struct io){ .write = { y }, .read = { from, by, w.bias } });
     return y;
 }
 
 int emit_dgrad(struct build *b, int dy, struct weight w)
 {
+    const int from = operand(b, dy, &w, AXIS_ROWS, 1), by = weight_operand(b, &w, AXIS_COLUMNS);
     const int dx = emit_like(b, dy, b->pr->buf[w.w].cols);
-    compute(b, OP_DGRAD, (struct io){ .write = { dx }, .read = { dy, w.w } });
+    compute(b, OP_DGRAD, (struct io){ .write = { dx }, .read = { from, by } });
     return dx;
 }
 
 void emit_wgrad(struct build *b, int x, int dy, struct weight w)
 {
-    compute(b, OP_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { x, dy } })->flags |= OP_WEIGHT_GRAD;
+    const int from = operand(b, x, &w, AXIS_COLUMNS, 0), by = operand(b, dy, &w, AXIS_COLUMNS, 1);
+    compute(b, OP_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { from, by } })->flags |= OP_WEIGHT_GRAD;
 }
 
 int emit_act(struct build *b, int fc1, int prob)
@@ -139,21 +157,25 @@ void emit_all_reduce(struct build *b, enum group g, int x, int max)
 
 int emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols)
 {
+    const int from = operand(b, x, &w, AXIS_ROWS, 1), by = weight_operand(b, &w, AXIS_ROWS);
     const int y = emit_like(b, x, cols);
-    compute(b, OP_GROUPED_GEMM, (struct io){ .write = { y }, .read = { x, w.w, count, w.bias } });
+    compute(b, OP_GROUPED_GEMM, (struct io){ .write = { y }, .read = { from, by, count, w.bias } });
     return y;
 }
 
 int emit_grouped_dgrad(struct build *b, int dy, struct weight w, int count, int cols)
 {
+    const int from = operand(b, dy, &w, AXIS_ROWS, 1), by = weight_operand(b, &w, AXIS_COLUMNS);
     const int dx = emit_like(b, dy, cols);
-    compute(b, OP_GROUPED_DGRAD, (struct io){ .write = { dx }, .read = { dy, w.w, count } });
+    compute(b, OP_GROUPED_DGRAD, (struct io){ .write = { dx }, .read = { from, by, count } });
     return dx;
 }
 
 void emit_grouped_wgrad(struct build *b, int x, int dy, struct weight w, int count)
 {
-    compute(b, OP_GROUPED_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { x, dy, count } })->flags |= OP_WEIGHT_GRAD;
+    const int from = operand(b, x, &w, AXIS_COLUMNS, 0), by = operand(b, dy, &w, AXIS_COLUMNS, 1);
+    compute(b, OP_GROUPED_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { from, by, count } })->flags |=
+        OP_WEIGHT_GRAD;
 }
 
 /* A routed buffer: `at` 0 after dispatch, 1 after the etp gather. */
@@ -171,6 +193,17 @@ static int needs_sort(const struct build *b)
     return b->pr->group_size[GROUP_TPEP] > 1 && b->j->model.experts > b->j->plan.ep;
 }
 
+/* Rows of each expert up to what blocks of scales need (Megatron-LM moe_utils.py, padding fused into the permute). */
+static void pad(struct build *b, int x)
+{
+    struct buf *p = &b->pr->buf[x];
+    if (b->recipe->pad == 1 || x == 0) return;
+    p->pad = b->recipe->pad;
+    p->groups = b->j->model.experts / b->j->plan.ep;
+    p->rows = buf_padded(p->rows, p->groups, p->pad);
+    if (!p->size) p->size_at = 1;
+}
+
 int emit_to_experts(struct build *b, int x, const struct route *r)
 {
     const int *size = b->pr->group_size;
@@ -184,10 +217,13 @@ int emit_to_experts(struct build *b, int x, const struct route *r)
         emit(b, OP_GATHER_V, STREAM_EP, GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
-    if (!needs_sort(b)) return x;
-    const int y = emit_like(b, x, b->pr->buf[x].cols);
-    compute(b, OP_SORT, (struct io){ .write = { y }, .read = { x, r->count } });
-    return y;
+    if (needs_sort(b)) {
+        const int y = emit_like(b, x, b->pr->buf[x].cols);
+        compute(b, OP_SORT, (struct io){ .write = { y }, .read = { x, r->count } });
+        x = y;
+    }
+    if (x != r->prob) pad(b, x);
+    return x;
 }
 
 int emit_to_tokens(struct build *b, int x, const struct route *r)
@@ -196,7 +232,7 @@ int emit_to_tokens(struct build *b, int x, const struct route *r)
     const enum dtype t = (enum dtype)b->pr->buf[x].dtype;
     const int64_t sent = b->pr->buf[r->perm].rows;
     if (needs_sort(b)) {
-        const int y = emit_like(b, x, cols);
+        const int y = routed(b, x, r, b->pr->buf[x].size_at);
         compute(b, OP_UNSORT, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }

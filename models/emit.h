@@ -4,7 +4,15 @@
 #define MODELS_EMIT_H
 #include "models/program.h"
 
-struct weight { int w, g, bias, bias_g; };  /* views: weight and gradient; the same of its bias, 0: none */
+struct weight { int w, g, bias, bias_g, low; };  /* views: weight and gradient; the same of its bias, 0: none. low: its
+                                                    products read copies of low precision */
+/* What stands in for a buffer in products (emit_copy.c), by buffer. */
+struct copies {
+    int32_t op;                         /* the QUANTIZE that makes them; 0: none yet                */
+    int32_t copy[2];                    /* by axis: of a weight; of a tensor gathered over tp       */
+    int32_t shard;                      /* this buffer is the gather of `shard`, made only as copies */
+    int32_t next;                       /* weights with copies, a chain from build.low_weights      */
+};
 
 /* What a builder carries along. Every op takes chunk, layer, part, half and flags from here. */
 struct build {
@@ -16,6 +24,9 @@ struct build {
     int32_t cap_buf, cap_op, cap_param, cap_bucket;
     int32_t open[8];                    /* buckets of this layer by way of sharing (build_bucket.c), 0: none yet */
     int32_t *table;                     /* by stage: its input table, param index + 1, 0: none yet  */
+    const struct recipe *recipe;
+    struct copies *copies;              /* cap_buf of them; NULL: products read what they are given */
+    int32_t low_weights;
 };
 
 /* ---- buffers of one micro-batch ---- */
@@ -37,6 +48,15 @@ int  emit_act_bwd(struct build *b, int fc1, int dy, int prob, int *dprob);  /* d
 int  emit_gather(struct build *b, enum group g, int x);
 int  emit_scatter(struct build *b, enum group g, int x);
 void emit_all_reduce(struct build *b, enum group g, int x, int max);
+/* ---- low precision (emit_copy.c) ---- */
+enum axis { AXIS_ROWS, AXIS_COLUMNS };      /* along which scales run and products contract */
+int  emit_is_low(const struct build *b);
+/* What a product reads in place of an activation or its gradient. `fresh`: made in this half; else forward's will do. */
+int  emit_copy(struct build *b, int x, enum axis axis, int fresh);
+int  emit_copy_weight(struct build *b, int w, enum axis axis);
+/* The gather over tp of what products with low weights alone read. */
+int  emit_gather_input(struct build *b, int x);
+void emit_quantize_weights(struct build *b);            /* of the current stage, once a step */
 /* ---- routed ---- */
 struct route { int perm, count, size, prob; };  /* who goes where; prob in sent order. size 0: rows are static */
 int  emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols);

@@ -78,7 +78,9 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(HOLD, HOST, "<- x")                            /* no work; keeps x alive as a framework's reference         \
                                                         does */ \
     X(ACT, MEMORY, "y <- up, prob?")                 /* gelu or squared relu, times the row's prob */             \
-    X(ACT_BWD, MEMORY, "dup, dprob? <- up, dy, prob?")
+    X(ACT_BWD, MEMORY, "dup, dprob? <- up, dy, prob?")                                                            \
+    X(AMAX, MEMORY, "amax <- x")                     /* the largest magnitude, of x transformed too for NVFP4 */  \
+    X(QUANTIZE, MEMORY, "row?, col? <- x, amax?")    /* copies of low precision, scaled along rows, along columns */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,

@@ -247,6 +247,13 @@ static const struct bucket *bucket_of(const struct program *pr, int w)
     return NULL;
 }
 
+/* A copy of a weight in low precision. */
+static int is_copy(const struct program *pr, int id)
+{
+    const struct buf *b = &pr->buf[id];
+    return b->keep == KEEP_WEIGHT && !b->view && dtype_formats[b->dtype].bits <= 8 && !bucket_of(pr, id);
+}
+
 /* Parameters, not buckets, are counted: padding depends on how many share, and one stage's two uses of an
  * input table are one table. */
 static void states_read(struct search_states *v, const struct program *pr, int skip_table)
@@ -260,6 +267,8 @@ static void states_read(struct search_states *v, const struct program *pr, int s
         const double n = (double)(pr->buf[p->w].rows * pr->buf[p->w].cols);
         *(k->share_group == GROUP_EDP ? &v->expert_B : &v->dense_B) += n * state_B(pr, k);
     }
+    for (int i = 1; i < pr->n_buf; i++)
+        if (is_copy(pr, i)) v->own_B += (double)buf_B(&pr->buf[i]);
 }
 
 const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p,
@@ -283,7 +292,7 @@ const struct search_states *search_block_states(struct search_blocks *b, const s
 static double *once_of(struct search_once *v, enum op_kind k)
 {
     switch (k) {
-    case OP_ZERO: return &v->zero_s;
+    case OP_ZERO: case OP_AMAX: case OP_QUANTIZE: return &v->zero_s;
     case OP_GRAD_SCATTER: return &v->scatter_s;
     case OP_SUMSQ: return &v->sumsq_s;
     case OP_ADAMW: case OP_SGD: return &v->update_s;

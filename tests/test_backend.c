@@ -29,8 +29,11 @@ static struct call call_init(const struct job *j, const struct op *o, struct dia
 
 START_TEST(every_kind_has_a_launcher)
 {
+    static const int predicted_only[OP_KIND_COUNT] = {
+        [OP_ACT] = 1, [OP_ACT_BWD] = 1, [OP_AMAX] = 1, [OP_QUANTIZE] = 1,
+    };
     for (int k = 0; k < OP_KIND_COUNT; k++)
-        ck_assert_msg(backend_cpu_launch[k] != NULL, "%s", op_name((enum op_kind)k));
+        ck_assert_msg((backend_cpu_launch[k] != NULL) != predicted_only[k], "%s", op_name((enum op_kind)k));
 }
 END_TEST
 

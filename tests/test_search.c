@@ -71,6 +71,8 @@ static const struct { const char *flags; int plans; double time, memory; } bound
     { "model tiny-moe system h100-sxm gpus 16 gbs 64 seq 256", 600, 0.60, 0.90 },
     { "model tiny-moe system gb200-nvl72 gpus 8 gbs 32 seq 512 split-wgrad 1", 600, 0.60, 0.90 },
     { "model tiny-moe system host gpus 12 gbs 48 seq 96", 600, 0.60, 0.90 },
+    { "model tiny-moe system gb200-nvl72 gpus 16 gbs 64 seq 256 precision mxfp8", 300, 0.60, 0.90 },
+    { "model deepseek-v3 system h100-sxm gpus 1024 gbs 2048 seq 4096 precision fp8-block", 20, 0.90, 0.98 },
 };
 
 static void check_bounds(struct setting *t, struct search_views *v, const struct search_point *p,

@@ -1,0 +1,98 @@
+/* Copies of low precision. A product of weights asks here for what it reads in place of each operand: along its rows, or
+ * along its columns where it contracts over the other axis. One QUANTIZE a tensor makes both; it grows by a copy when a
+ * reader asks for it, also when a weight gradient asks long after forward: that copy then lives until then, and the tensor
+ * itself dies with its other readers. What is gathered over tp is gathered as copies. Weights have copies that live for
+ * ever and are made once a step. */
+#include "models/emit.h"
+
+int emit_is_low(const struct build *b)
+{
+    return b->copies != NULL;
+}
+
+static enum axis axis_read(const struct build *b, enum axis axis)
+{
+    const enum columns c = (enum columns)b->recipe->columns;
+    const int own = c == COLUMNS_OWN || (c == COLUMNS_KMAJOR && !b->j->system.block_scaled);
+    return own ? axis : AXIS_ROWS;
+}
+
+/* A buffer of x's shape. */
+static int copy_buf(struct build *b, int x, enum dtype t)
+{
+    const int y = emit_like(b, x, b->pr->buf[x].cols);
+    b->pr->buf[y].dtype = (uint8_t)t;
+    return y;
+}
+
+/* The kernels that make copies of x; which, its readers will say. */
+static int quantize(struct build *b, int x)
+{
+    int amax = 0;
+    if (b->recipe->passes > 1) {
+        amax = emit_buf(b, 1, 1, DT_F32);
+        emit(b, OP_AMAX, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { amax }, .read = { x } });
+    }
+    emit(b, OP_QUANTIZE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .read = { x, amax } });
+    return b->pr->n_op - 1;
+}
+
+static int copy_of_shard(struct build *b, int x, int shard, enum axis axis, int fresh)
+{
+    const int part = emit_copy(b, shard, axis, fresh), y = copy_buf(b, x, (enum dtype)b->recipe->x);
+    emit(b, OP_GATHER, STREAM_TP, GROUP_TP, (struct io){ .write = { y }, .read = { part } });
+    return y;
+}
+
+int emit_copy(struct build *b, int x, enum axis axis, int fresh)
+{
+    axis = axis_read(b, axis);
+    const int shard = b->copies[x].shard;
+    if (shard) {
+        if (!b->copies[x].copy[axis]) {
+            const int y = copy_of_shard(b, x, shard, axis, fresh);
+            b->copies[x].copy[axis] = y;
+        }
+        return b->copies[x].copy[axis];
+    }
+    const int op = b->copies[x].op;
+    if (!op || (fresh && b->pr->op[op].half != b->half)) {
+        const int made = quantize(b, x);
+        b->copies[x] = (struct copies){ .op = made };
+    }
+    int32_t *at = &b->pr->op[b->copies[x].op].io.write[axis];
+    return *at ? *at : (*at = copy_buf(b, x, (enum dtype)b->recipe->x));
+}
+
+int emit_copy_weight(struct build *b, int w, enum axis axis)
+{
+    axis = axis_read(b, axis);
+    if (b->copies[w].copy[axis]) return b->copies[w].copy[axis];
+    if (!b->copies[w].copy[AXIS_ROWS] && !b->copies[w].copy[AXIS_COLUMNS]) {
+        b->copies[w].next = b->low_weights;
+        b->low_weights = w;
+    }
+    const struct buf from = b->pr->buf[w];
+    const int y = emit_buf(b, from.rows, from.cols, (enum dtype)b->recipe->w);
+    b->pr->buf[y].keep = from.keep;
+    b->pr->buf[y].stage = from.stage;
+    return b->copies[w].copy[axis] = y;
+}
+
+int emit_gather_input(struct build *b, int x)
+{
+    if (!emit_is_low(b) || b->pr->group_size[GROUP_TP] == 1) return emit_gather(b, GROUP_TP, x);
+    const int y = emit_like(b, x, b->pr->buf[x].cols);
+    b->pr->buf[y].rows *= b->pr->group_size[GROUP_TP];
+    b->copies[y].shard = x;
+    return y;
+}
+
+void emit_quantize_weights(struct build *b)
+{
+    for (int w = b->low_weights; w; w = b->copies[w].next) {
+        if (b->pr->buf[w].stage != b->stage) continue;
+        const int op = quantize(b, w);
+        for (int axis = 0; axis <= AXIS_COLUMNS; axis++) b->pr->op[op].io.write[axis] = b->copies[w].copy[axis];
+    }
+}
