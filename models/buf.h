@@ -4,7 +4,8 @@
 #include "models/base/dtype.h"
 #include <stdint.h>
 
-enum keep  { KEEP_MICRO, KEEP_WEIGHT, KEEP_GRADIENT, KEEP_OPTIMIZER, KEEP_METRIC };  /* MICRO: each has one */
+enum keep  { KEEP_MICRO, KEEP_WEIGHT, KEEP_GRADIENT, KEEP_OPTIMIZER, KEEP_METRIC,
+             KEEP_CACHE };      /* MICRO: each has one; CACHE: workspaces and what else a framework never gives back */
 enum place_of_buf { PLACE_DEVICE, PLACE_HOST };
 
 struct buf {                        /* id 0 is no buffer                                                       */

@@ -14,6 +14,8 @@ static void arrays_init(struct build *b)
     pr->bucket = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->bucket);
     pr->chunk = arena_alloc(b->arena, (size_t)pr->n_chunk * sizeof *pr->chunk);
     pr->stage = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *pr->stage);
+    b->gathered = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->gathered);
+    b->roped = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->roped);
     b->table = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->table);
     if (recipe_is_low(b->recipe)) b->copies = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *b->copies);
     pr->n_buf = pr->n_op = 1;
@@ -33,7 +35,8 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
 {
     const struct plan *p = &j->plan;
     *pr = (struct program){ .n_chunk = n_chunk, .n_stage = n_stage, .n_micro = p->n_micro, .seq = p->seq,
-                            .topk = j->model.topk, .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) }, .arena = a };
+                            .topk = j->model.topk, .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) }, .round_B = (int32_t)j->stack.alloc_round_B,
+                            .arena = a };
     for (int g = 0; g < GROUP_COUNT; g++) pr->group_size[g] = fold_size(j, (enum group)g);
     struct build b = { .pr = pr, .arena = a, .j = j, .layer = -1, .recipe = recipe_of(p->precision),
                        .act = (enum dtype)recipe_of(p->precision)->act,
@@ -69,9 +72,10 @@ static struct body body_init(struct build *b, int first, int n, int has_embeddin
 static void read_data(struct build *b, struct body *y)
 {
     if (!y->has_embedding && !y->has_loss) return;
-    if (y->has_embedding) y->token = emit_buf(b, b->tok, 1, DT_I32);
-    if (y->has_loss) y->label = emit_buf(b, b->tok, 1, DT_I32);
-    if (y->has_loss && b->j->plan.mtp) y->label2 = emit_buf(b, b->tok, 1, DT_I32);
+    const int words = b->j->stack.token_int64 ? 2 : 1;
+    if (y->has_embedding) y->token = emit_buf(b, b->tok, words, DT_I32);
+    if (y->has_loss) y->label = emit_buf(b, b->tok, words, DT_I32);
+    if (y->has_loss && b->j->plan.mtp) y->label2 = emit_buf(b, b->tok, words, DT_I32);
     emit(b, OP_DATA, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y->token, y->label, y->label2 } });
 }
 
@@ -105,17 +109,23 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
 {
     struct program *pr = b->pr;
     struct chunk *c = &pr->chunk[b->chunk];
+    const int held = pipe && build_keep_holds_pipeline(b);
+    int x_before = 0, dy_before = 0;    /* an earlier micro-batch's: its input by its loss graph, its output's gradient by a variable */
     b->half = HALF_FWD;
-    b->part = 0;
+    b->part = b->n_norm = 0;
     c->fwd = pr->n_op;
     if (!y->has_embedding) c->x_in = pipe ? emit_recv(b, GROUP_PREV) : emit_buf(b, b->tok_sp, b->j->model.hidden, b->act);
+    if (held && !y->has_embedding) x_before = emit_taken(b, b->tok_sp, b->j->model.hidden, b->act);
+    if (held && !y->has_loss) dy_before = emit_taken(b, b->tok_sp, b->j->model.hidden, b->act);
     c->x_out = forward(b, y, c->x_in);
+    if (held) emit_hold(b, x_before, dy_before, 0, 0);
     if (c->x_out && pipe) emit_send(b, GROUP_NEXT, c->x_out);
     b->half = HALF_BWD;
     b->part = 0;
     c->bwd = pr->n_op;
     if (!y->has_loss) c->dy_in = pipe ? emit_recv(b, GROUP_NEXT) : emit_buf(b, b->tok_sp, b->j->model.hidden, b->act);
     c->dx_out = backward(b, y, c->dy_in);
+    if (held && c->dy_in) emit_hold(b, c->dy_in, 0, 0, 0);
     if (c->dx_out && pipe) emit_send(b, GROUP_PREV, c->dx_out);
     c->reduce = pr->n_op;
     build_bucket_reduce(b);
@@ -134,6 +144,7 @@ void program_build(struct program *pr, struct arena *a, const struct job *j)
     }
     for (int s = 0; s < pr->n_stage; s++) {
         b.stage = s;
+        build_keep_stage(&b);
         build_optimizer(&b);
     }
     sched_build(pr, j);
@@ -146,5 +157,6 @@ void program_build_block(struct program *pr, struct arena *a, const struct job *
     struct build b = build_init(pr, a, j, 1, 1);
     struct body y = body_init(&b, block == BLOCK_MOE ? j->model.dense_layers : 0, layer, block == BLOCK_EMBED, block == BLOCK_LOSS);
     chunk_ops(&b, &y, 0);
+    build_keep_stage(&b);
     build_optimizer(&b);
 }

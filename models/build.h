@@ -28,6 +28,17 @@ void build_bucket_reduce_tables(struct build *b);
 /* What the current stage does once a step: at the end (input-table reduction, norm, update, parameter gather), at the start. */
 void build_optimizer(struct build *b);
 
+/* ---- build_keep.c: what a framework keeps for ever, by the stack's settings; nothing where it has none ---- */
+/* The buffer of the output layer's gathered input [tok, cols] of the current stage. */
+int build_keep_gather(struct build *b, int cols);
+/* Rotary tables of the current layer. */
+void build_keep_rope(struct build *b);
+/* Workspaces and caches of the current stage, whose chunks are built; of no chunk (-1), unlike the two above. */
+void build_keep_stage(struct build *b);
+/* Whether what this stage received and sent for an earlier micro-batch is still referenced at its fullest. The order without
+ * interleaving only: the interleaved one keeps lists, read but not measured. */
+int build_keep_holds_pipeline(const struct build *b);
+
 /* ---- attention: GQA (build_attention.c) and MLA (build_mla.c) ---- */
 struct attention_w {
     struct weight norm, qkv, kv, q_norm, k_norm, o;         /* GQA; kv apart from q when K/V heads are replicated over tp */
@@ -63,7 +74,7 @@ int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_ag
 
 /* ---- build_moe.c ---- */
 struct moe_w    { struct weight norm, router; int bias; struct mlp_w routed, shared; };
-struct moe_kept { int x, n, score, rows, prob, fc1, act; struct route to; struct mlp_kept shared; };
+struct moe_kept { int x, n, score, lists, rows, prob, fc1, act, back; struct route to; struct mlp_kept shared; };
 struct moe_w build_moe_weights(struct build *b);
 int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k);
 int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *k);
@@ -82,7 +93,8 @@ void build_embedding_bwd(struct build *b, int token, int table, int dy);
 
 /* ---- build_loss.c, build_mtp.c: the end of the model ---- */
 struct head_w    { struct weight norm, head; };
-struct head_kept { int h, n, logit, label, max, sum; };     /* n: kept normed h */
+struct head_kept { int h, n, logit, label, max, sum, wide, loss; }; /* n: kept normed h; wide: an fp32 gradient, loss: of every
+                                                                       token, where the stack makes them apart; or 0 */
 struct mtp_w     { struct weight enorm, hnorm, proj; int table; struct layer_w layer; struct head_w head; };
 struct mtp_kept  { int h, token, e, cat, en, hn; struct layer_kept layer; struct head_kept head; };
 struct loss_w    { struct head_w head; struct mtp_w mtp; };
@@ -97,8 +109,9 @@ int  build_mtp_bwd(struct build *b, const struct mtp_w *w, int dh, const struct 
 void build_loss_fwd(struct build *b, const struct loss_w *w, int h, int label, int label2, struct loss_kept *k);
 int  build_loss_bwd(struct build *b, const struct loss_w *w, const struct loss_kept *k);
 
-/* The normed input for a weight gradient: as kept, or normed again (recompute `layernorm`). */
-int build_norm_again(struct build *b, int x, struct weight norm, int kept);
+/* The normed input for a weight gradient: as kept, or normed again (recompute `layernorm`). A norm that feeds `one` linear
+ * is part of it in some stacks (stack.norm_fused), which then have no norm to recompute. */
+int build_norm_again(struct build *b, int x, struct weight norm, int kept, int one);
 static inline int build_recomputes(const struct build *b, enum recompute r) { return b->j->plan.recompute >> r & 1; }
 
 #endif

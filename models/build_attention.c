@@ -121,7 +121,7 @@ static int project_bwd(struct build *b, const struct attention_w *w, const struc
         dn_full = emit_add(b, dn_full, dn_q);
     }
     const int dn = emit_scatter(b, GROUP_TP, dn_full);
-    const int n = build_norm_again(b, k->x, w->norm, k->n), n_full = emit_gather_input(b, n);
+    const int n = build_norm_again(b, k->x, w->norm, k->n, 1), n_full = emit_gather_input(b, n);
     emit_wgrad(b, n_full, d, kv_apart ? w->kv : w->qkv);
     if (kv_apart) emit_wgrad(b, n_full, dq, w->qkv);
     return dn;

@@ -24,6 +24,12 @@ int build_embedding_fwd(struct build *b, int token, int table)
 void build_embedding_bwd(struct build *b, int token, int table, int dy)
 {
     const int dy_full = emit_gather(b, GROUP_TP, dy);
+    const struct buf whole = b->pr->buf[b->pr->param[table].w];
+    const int flags = b->flags;
+    b->flags |= OP_WEIGHT_GRAD;
+    const int dense = b->j->stack.table_grad ? emit_taken(b, whole.rows, whole.cols, b->act) : 0;
     emit(b, OP_EMBED_BWD, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .add = { b->pr->param[table].g }, .read = { token, dy_full } })->flags |= OP_WEIGHT_GRAD;
+         (struct io){ .add = { b->pr->param[table].g }, .read = { token, dy_full } });
+    if (dense) emit_hold(b, dense, 0, 0, 0);
+    b->flags = flags;
 }

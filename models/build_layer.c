@@ -8,6 +8,7 @@ struct layer_w build_layer_weights(struct build *b, int moe)
 {
     struct layer_w w = { .moe = moe };
     w.attention = b->j->model.attention == ATTENTION_MLA ? build_mla_weights(b) : build_attention_weights(b);
+    build_keep_rope(b);
     if (moe) w.experts = build_moe_weights(b);
     else w.mlp = build_mlp_weights(b);
     build_bucket_close(b);

@@ -20,16 +20,35 @@ struct attention_w build_mla_weights(struct build *b)
     return w;
 }
 
+static void norm_latents(struct build *b, const struct attention_w *w, struct attention_kept *k)
+{
+    k->q_a_n = emit_norm(b, k->q_a, w->q_a_norm);
+    k->kv_latent_n = emit_norm_slice(b, k->kv_latent, w->kv_a_norm, b->j->model.kv_lora);
+}
+
 static void down(struct build *b, const struct attention_w *w, int n, struct attention_kept *k)
 {
     const struct model *m = &b->j->model;
     k->q_a = emit_gemm(b, n, w->q_a);
     k->q_a_n = emit_norm(b, k->q_a, w->q_a_norm);
     const int kv_a = emit_gemm(b, n, w->kv_a);
-    k->kv_latent = emit_like(b, kv_a, m->kv_lora);
-    k->krope = emit_like(b, kv_a, m->qk_rope);
-    emit(b, OP_SPLIT, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k->kv_latent, k->krope }, .read = { kv_a } });
-    k->kv_latent_n = emit_norm(b, k->kv_latent, w->kv_a_norm);
+    k->kv_latent = k->krope = kv_a;
+    if (!b->j->stack.split_views) {
+        k->kv_latent = emit_like(b, kv_a, m->kv_lora);
+        k->krope = emit_like(b, kv_a, m->qk_rope);
+        emit(b, OP_SPLIT, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k->kv_latent, k->krope }, .read = { kv_a } });
+    }
+    k->kv_latent_n = emit_norm_slice(b, k->kv_latent, w->kv_a_norm, m->kv_lora);
+}
+
+/* The rotary key of all tokens: its columns only, also where it is a view. */
+static int gather_krope(struct build *b, int krope)
+{
+    if (b->pr->group_size[GROUP_TP] == 1) return krope;
+    const int all = emit_like(b, krope, b->j->model.qk_rope);
+    b->pr->buf[all].rows *= b->pr->group_size[GROUP_TP];
+    emit(b, OP_GATHER, STREAM_TP, GROUP_TP, (struct io){ .write = { all }, .read = { krope } });
+    return all;
 }
 
 /* Latents -> q, k, v of all heads here; the same call is the recompute. */
@@ -39,7 +58,7 @@ static void up(struct build *b, const struct attention_w *w, struct attention_ke
     const int heads = m->heads / b->j->plan.tp, qk = model_qk_dim(m);
     const int q_latent = emit_gather_input(b, k->q_a_n), qb = emit_gemm(b, q_latent, w->q_b);
     const int kv_latent = emit_gather_input(b, k->kv_latent_n), kvb = emit_gemm(b, kv_latent, w->kv_b);
-    const int krope = emit_gather(b, GROUP_TP, k->krope);
+    const int krope = gather_krope(b, k->krope);
     k->q = emit_like(b, qb, heads * qk);
     k->k = emit_like(b, qb, heads * qk);
     k->v = emit_like(b, qb, heads * m->v_dim);
@@ -86,7 +105,7 @@ static int down_bwd(struct build *b, const struct attention_w *w, const struct a
     const int dkv_a = emit_like(b, dkv_latent, m->kv_lora + m->qk_rope);
     emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { dkv_a }, .read = { dkv_latent, d_latent[2] } });
     const int dn_q = emit_dgrad(b, dq_a, w->q_a), dn_kv = emit_dgrad(b, dkv_a, w->kv_a);
-    const int n = build_norm_again(b, k->x, w->norm, k->n);
+    const int n = build_norm_again(b, k->x, w->norm, k->n, 0);
     emit_wgrad(b, n, dq_a, w->q_a);
     emit_wgrad(b, n, dkv_a, w->kv_a);
     return emit_add(b, dn_q, dn_kv);
@@ -97,6 +116,7 @@ int build_mla_bwd(struct build *b, const struct attention_w *w, int dy, const st
     struct attention_kept k = *kept;
     if (build_recomputes(b, RECOMPUTE_MLA_UP_PROJ)) {
         b->flags |= OP_RECOMPUTE;
+        if (b->j->stack.norm_fused) norm_latents(b, w, &k);
         up(b, w, &k);
         b->flags &= ~OP_RECOMPUTE;
     }

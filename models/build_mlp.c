@@ -1,9 +1,9 @@
 /* The dense MLP, also used inside the MoE block as the shared expert. Column-parallel up, row-parallel down. */
 #include "models/build.h"
 
-int build_norm_again(struct build *b, int x, struct weight norm, int kept)
+int build_norm_again(struct build *b, int x, struct weight norm, int kept, int one)
 {
-    if (!build_recomputes(b, RECOMPUTE_LAYERNORM)) return kept;
+    if (!build_recomputes(b, RECOMPUTE_LAYERNORM) || (one && b->j->stack.norm_fused)) return kept;
     b->flags |= OP_RECOMPUTE;
     const int n = emit_norm(b, x, norm);
     b->flags &= ~OP_RECOMPUTE;
@@ -58,7 +58,7 @@ int build_mlp_fwd(struct build *b, const struct mlp_w *w, int x, struct mlp_kept
 
 int build_mlp_bwd(struct build *b, const struct mlp_w *w, int dy, const struct mlp_kept *k)
 {
-    const int n = build_norm_again(b, k->x, w->norm, k->n);
+    const int n = build_norm_again(b, k->x, w->norm, k->n, 1);
     const int dn = build_mlp_inner_bwd(b, w, dy, n, k);
     return emit_norm_bwd(b, k->x, w->norm, dn, dy);
 }

@@ -16,11 +16,20 @@ struct moe_w build_moe_weights(struct build *b)
     return w;
 }
 
+/* What the router leaves for backward beside scores and permutation, bytes a token: expert mask, mask after dropping, final
+ * probabilities (bf16) and the auxiliary loss's softmax (fp32), E each; top-k indices and those of groups (int64, a group
+ * gives topk / groups_kept); the fused permutation's row map (int32, 2 E + 1). */
+static int router_list_B(const struct model *m)
+{
+    const int groups_B = m->groups > 1 ? 8 * m->groups * (m->topk / m->groups_kept) : 0;
+    return 8 * m->experts + groups_B + 8 * m->topk + 4 * (2 * m->experts + 1);
+}
+
 /* Scores and counts; when rows move between ranks, everybody's counts and the sizes that follow from them. */
 static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
 {
     const struct model *m = &b->j->model;
-    const int64_t sent = b->tok_sp * m->topk;
+    const int64_t sent = plan_even_rows(b->j, 0);
     const int logit = emit_buf(b, b->tok_sp, m->experts, DT_F32);
     emit(b, OP_GEMM, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { logit }, .read = { k->n, w->router.w, w->router.bias } })->flags |= OP_ROUTER;
     const int mine = emit_buf(b, 1, m->experts, DT_I32);
@@ -30,7 +39,8 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     k->to.prob = emit_buf(b, sent, 1, DT_F32);
     emit(b, OP_ROUTE, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { k->score, k->to.perm, k->to.prob, mine }, .read = { logit, w->bias } });
-    k->to.count = emit_gather(b, GROUP_TPEP, mine);
+    if (b->j->stack.router_lists) k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
+    k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
     if (k->to.count == mine) return;
     k->to.size = emit_buf(b, 2, 1, DT_I32);
     struct op *sizes = emit(b, OP_SIZES, STREAM_COMPUTE, GROUP_NONE,
@@ -59,9 +69,23 @@ static int shared(struct build *b, const struct moe_w *w, struct moe_kept *k)
     return emit_add(b, k->x, build_mlp_inner_fwd(b, &w->shared, k->n, &k->shared));
 }
 
+/* Rows in every order that tokens took since op `first`: permuted, dispatched, sorted back, combined. The layer's forward
+ * has a variable for each until it returns (Megatron-LM 23e00ed, core/transformer/moe/moe_layer.py). */
+static void hold_rows(struct build *b, int first)
+{
+    int x[4] = { 0 }, n = 0;
+    for (int i = first; i < b->pr->n_op && n < LEN(x); i++) {
+        const struct op *o = &b->pr->op[i];
+        const int moves = o->kind == OP_PERMUTE || o->kind == OP_DISPATCH || o->kind == OP_UNSORT || o->kind == OP_COMBINE;
+        if (moves && b->pr->buf[o->io.write[0]].cols == b->j->model.hidden) x[n++] = o->io.write[0];
+    }
+    emit_hold(b, x[0], x[1], x[2], x[3]);
+}
+
 int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k)
 {
     const struct model *m = &b->j->model;
+    const int first = b->pr->n_op;
     k->x = x;
     k->n = emit_norm(b, x, w->norm);
     route(b, w, k);
@@ -76,7 +100,9 @@ int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept
     k->act = emit_act(b, k->fc1, k->prob);
     const int y = emit_grouped_gemm(b, k->act, w->routed.fc2, k->to.count, m->hidden);
     b->part++;
-    const int out = unpermute(b, emit_to_tokens(b, y, &k->to), k->to.perm, base);
+    k->back = emit_to_tokens(b, y, &k->to);
+    const int out = unpermute(b, k->back, k->to.perm, base);
+    if (b->j->stack.hold_moe_rows) hold_rows(b, first);
     b->part++;
     return out;
 }
@@ -108,6 +134,7 @@ static int route_bwd(struct build *b, const struct moe_w *w, const struct moe_ke
     const int dlogit = emit_like(b, k->score, b->j->model.experts), dn = emit_like(b, n, b->j->model.hidden);
     emit(b, OP_ROUTE_BWD, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { dlogit }, .read = { dprob, k->score, k->to.perm } });
+    if (k->lists) emit_hold(b, k->lists, 0, 0, 0);
     const int flags = b->flags;
     b->flags |= OP_ROUTER;
     emit(b, OP_DGRAD, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { dn }, .read = { dlogit, w->router.w } });
@@ -126,10 +153,11 @@ int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct m
 {
     const int overlap = b->j->stack.moe_overlap;
     int drows, dprob, dfc1;
+    if (b->j->stack.keep_fc2) emit_hold(b, k->back, 0, 0, 0);   /* gradient of the probabilities */
     const int dsend = permute(b, dy, k->to.perm);
     b->part++;
     const int d = emit_to_experts(b, dsend, &k->to);
-    const int n = build_norm_again(b, k->x, w->norm, k->n);
+    const int n = build_norm_again(b, k->x, w->norm, k->n, 0);
     int dn_shared = overlap ? shared_bwd(b, w, dy, n, k) : 0;
     b->part++;
     experts_bwd(b, w, k, d, &drows, &dprob, &dfc1);

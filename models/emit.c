@@ -58,17 +58,57 @@ enum stream emit_stream(enum group g)
     }
 }
 
+int emit_taken(struct build *b, int64_t rows, int cols, enum dtype t)
+{
+    const int y = emit_buf(b, rows, cols, t);
+    compute(b, OP_HOLD, (struct io){ .write = { y } });
+    return y;
+}
+
+void emit_hold(struct build *b, int x0, int x1, int x2, int x3)
+{
+    compute(b, OP_HOLD, (struct io){ .read = { x0, x1, x2, x3 } });
+}
+
+/* One fp32 for every row of every run of w.cols columns. */
+static int norm_stat(struct build *b, int x, struct weight w)
+{
+    if (!b->j->stack.norm_stat) return 0;
+    const int runs = b->pr->buf[x].cols / b->pr->buf[w.w].cols;
+    const int rstd = emit_like(b, x, runs);
+    b->pr->buf[rstd].dtype = DT_F32;
+    if (b->n_norm == b->cap_norm) {
+        const int32_t more = b->cap_norm ? 2 * b->cap_norm : 64;
+        b->norm = arena_grow(b->arena, b->norm, (size_t)b->cap_norm, (size_t)more, sizeof *b->norm);
+        b->cap_norm = more;
+    }
+    b->norm[b->n_norm++] = (struct norm_made){ x, w.w, rstd };
+    return rstd;
+}
+
+static int norm_stat_of(const struct build *b, int x, struct weight w)
+{
+    int i = b->n_norm - 1;
+    while (i >= 0 && (b->norm[i].x != x || b->norm[i].w != w.w)) i--;
+    return i < 0 ? 0 : b->norm[i].rstd;
+}
+
+int emit_norm_slice(struct build *b, int x, struct weight w, int cols)
+{
+    const int y = emit_like(b, x, cols), rstd = norm_stat(b, x, w);
+    compute(b, OP_NORM, (struct io){ .write = { y, rstd }, .read = { x, w.w } });
+    return y;
+}
+
 int emit_norm(struct build *b, int x, struct weight w)
 {
-    const int y = emit_like(b, x, b->pr->buf[x].cols);
-    compute(b, OP_NORM, (struct io){ .write = { y }, .read = { x, w.w } });
-    return y;
+    return emit_norm_slice(b, x, w, b->pr->buf[x].cols);
 }
 
 int emit_norm_bwd(struct build *b, int x, struct weight w, int dy, int dres)
 {
-    const int dx = emit_like(b, x, b->pr->buf[x].cols);
-    compute(b, OP_NORM_BWD, (struct io){ .write = { dx }, .add = { w.g }, .read = { x, w.w, dy, dres } });
+    const int dx = emit_like(b, x, b->pr->buf[dy].cols), rstd = norm_stat_of(b, x, w);
+    compute(b, OP_NORM_BWD, (struct io){ .write = { dx }, .add = { w.g }, .read = { x, w.w, dy, dres, rstd } });
     return dx;
 }
 

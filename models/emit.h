@@ -13,6 +13,7 @@ struct copies {
     int32_t shard;                      /* this buffer is the gather of `shard`, made only as copies */
     int32_t next;                       /* weights with copies, a chain from build.low_weights      */
 };
+struct norm_made { int32_t x, w, rstd; };   /* what norms of the current chunk left for their backward */
 
 /* What a builder carries along. Every op takes chunk, layer, part, half and flags from here. */
 struct build {
@@ -23,6 +24,8 @@ struct build {
     int64_t tok, tok_sp;                /* tokens of a micro-batch on this rank: whole cp slice, sequence-parallel slice */
     int32_t cap_buf, cap_op, cap_param, cap_bucket;
     int32_t open[8];                    /* buckets of this layer by way of sharing (build_bucket.c), 0: none yet */
+    struct norm_made *norm; int32_t n_norm, cap_norm;
+    int32_t *gathered, *roped;          /* by stage: the output layer's gathered input, rotary tables; 0: none yet */
     int32_t *table;                     /* by stage: its input table, param index + 1, 0: none yet  */
     const struct recipe *recipe;
     struct copies *copies;              /* cap_buf of them; NULL: products read what they are given */
@@ -35,8 +38,15 @@ int emit_like(struct build *b, int x, int cols);            /* rows, size and dt
 /* ---- any op; the pointer is good until the next emit ---- */
 struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, struct io io);
 
+/* What a framework keeps: it takes a buffer here, which lives until a later emit_hold reads it (or a buffer of the
+ * micro-batch that is still referenced). 0 is no buffer. */
+int  emit_taken(struct build *b, int64_t rows, int cols, enum dtype t);
+void emit_hold(struct build *b, int x0, int x1, int x2, int x3);
+
 /* ---- dense ---- */
+/* Its backward finds what stack.norm_stat keeps by x and w: the last norm of both in the chunk. */
 int  emit_norm(struct build *b, int x, struct weight w);
+int  emit_norm_slice(struct build *b, int x, struct weight w, int cols);    /* of the first `cols` columns of x */
 int  emit_norm_bwd(struct build *b, int x, struct weight w, int dy, int dres);
 int  emit_add(struct build *b, int x, int y);
 int  emit_gemm(struct build *b, int x, struct weight w);    /* y [rows of x, rows of w] */

@@ -16,9 +16,9 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(DATA, HOST, "token?, label?, label2? <-")      /* int32 rows of this cp slice, each one place further */    \
     X(EMBED, MEMORY, "y <- token, table")            /* rows of the vocabulary held here, zero elsewhere */       \
     X(EMBED_BWD, MEMORY, "table_g+ <- token, dy")                                                                 \
-    X(NORM, MEMORY, "y <- x, w")                     /* RMSNorm over each run of w.cols columns (heads of x       \
-                                                        are separate runs) */                                     \
-    X(NORM_BWD, MEMORY, "dx, w_g+ <- x, w, dy, dres?") /* dres, the residual's gradient, is added to dx */        \
+    X(NORM, MEMORY, "y, rstd? <- x, w")                     /* RMSNorm over each run of w.cols columns (heads of x       \
+                                                        are separate runs); rstd: what stacks keep of it */       \
+    X(NORM_BWD, MEMORY, "dx, w_g+ <- x, w, dy, dres?, rstd?") /* dres, the residual's gradient, is added to dx */ \
     X(ADD, MEMORY, "y <- a, b")                                                                                   \
     X(SPLIT, MEMORY, "y0, y1?, y2? <- x")            /* columns, in order */                                      \
     X(MERGE, MEMORY, "y <- x0, x1, x2?")             /* columns, in order */                                      \
@@ -75,8 +75,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
                                                         ranks that hold the same */                               \
     X(ADAMW, OPTIM, "w+, master?+, m+, v+ <- g, metric") /* my part, by index in the group */                     \
     X(SGD, OPTIM, "w+, master?+ <- g, metric")                 /* my part, by index in the group */                         \
-    X(HOLD, HOST, "<- x")                            /* no work; keeps x alive as a framework's reference         \
-                                                        does */ \
+    X(HOLD, HOST, "y? <- x0?, x1?, x2?, x3?")        /* no work; keeps its reads alive as a framework's           \
+                                                        reference does; y: what the framework takes here */ \
     X(ACT, MEMORY, "y <- up, prob?")                 /* gelu or squared relu, times the row's prob */             \
     X(ACT_BWD, MEMORY, "dup, dprob? <- up, dy, prob?")                                                            \
     X(AMAX, MEMORY, "amax <- x")                     /* the largest magnitude, of x transformed too for NVFP4 */  \

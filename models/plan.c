@@ -50,7 +50,11 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("mtp", INT, mtp, 0, plan_auto, 0, 1, "auto", "multi-token-prediction layers; auto: the model's")       \
     X("capacity", NUMBER, capacity, 0, plan_capacities, 1, 1e6, "auto",                                      \
       "rows of routed buffers over even routing")                                                            \
+    X("expert-capacity", NUMBER, expert_capacity, 0, 0, 0, 1e6, "0",                                         \
+      "rows of an expert from each rank over even routing, dropped or padded to it; 0: dropless")            \
     X("load", NAME, load, plan_loads, 0, 0, 0, "balanced", "how tokens choose experts")                      \
+    X("vocab-extra", INT, vocab_extra, 0, 0, 0, 1024, "0",                                                   \
+      "entries the tokenizer adds before padding (Megatron's null tokenizer: 1)")                            \
     X("domain-gpus", INT, domain_gpus, 0, plan_auto_0, 1, GPUS, "auto", "GPUs used of each NVLink domain")   \
     X("lr", NUMBER, lr, 0, 0, 0, 1e6, "1e-3", "learning rate")                                               \
     X("weight-decay", NUMBER, weight_decay, 0, 0, 0, 1e6, "0.1", "decoupled, of matrices")                   \

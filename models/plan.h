@@ -27,13 +27,16 @@ struct plan {
     int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */
     int32_t mtp;                                    /* -1: as in the model                                       */
     double capacity;                                /* 0: the stack's; PLAN_CAPACITY_WORST: worst                */
+    double expert_capacity;                         /* tokens of a rank an expert takes, over even routing: more are dropped,
+                                                       fewer are padded; 0: none dropped                         */
     int32_t load;                                   /* enum load_kind                                            */
+    int32_t vocab_extra;                            /* entries that the tokenizer adds to the model's            */
     int32_t domain_gpus;                            /* GPUs used of each NVLink domain; 0: chosen                */
     double lr, weight_decay, beta1, beta2, adam_eps, clip;      /* of the optimizer; clip 0: none                */
     int32_t seed;
     /* resolved */
     int32_t dp, edp, n_micro;                       /* per pipeline: micro-batches in a step                     */
-    int32_t vocab_padded;
+    int32_t vocab_padded;                           /* model's and vocab_extra, padded                           */
     struct layout split;                            /* layout, parsed or made                                    */
 };
 #define PLAN_CAPACITY_WORST (-1.0)

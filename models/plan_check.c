@@ -258,6 +258,8 @@ static enum err offered(const struct stack *s, const char *what, int32_t set, in
 
 static enum err check_stack(const struct plan *p, const struct model *m, const struct stack *s, struct diag *d)
 {
+    if (s->runs && p->expert_capacity > 0)
+        return fail(d, ERR_LIMIT, "expert-capacity %g cannot be run by stack %s yet: set it to 0", p->expert_capacity, s->name);
     TRY(offered(s, "schedule", s->schedules, p->schedule, stack_schedules, d));
     TRY(offered(s, "dispatcher", s->dispatchers, p->dispatcher, stack_dispatchers, d));
     for (int r = 0; r <= RECOMPUTE_FULL; r++)
@@ -303,6 +305,9 @@ static double worst_capacity(const struct plan *p, const struct model *m)
 
 static enum err check_capacity(const struct plan *p, const struct model *m, struct diag *d)
 {
+    if (m->experts == 0 && p->expert_capacity > 0)
+        return fail(d, ERR_CONFIG, "expert-capacity %g needs experts, but model %s has none: set it to 0", p->expert_capacity,
+                    m->name);
     if (m->experts == 0 || p->capacity == 0 || p->capacity == PLAN_CAPACITY_WORST) return OK;
     const double worst = worst_capacity(p, m);
     if (!(p->capacity >= 1))
@@ -318,7 +323,12 @@ static enum err check_capacity(const struct plan *p, const struct model *m, stru
 int64_t plan_even_rows(const struct job *j, int at)
 {
     const struct plan *p = &j->plan;
-    return plan_tokens_sp(p) * j->model.topk * (at ? p->etp : 1);
+    int64_t sent = plan_tokens_sp(p) * j->model.topk;
+    if (p->expert_capacity > 0 && j->model.experts > 0) {       /* whole rows of every expert (Megatron-LM moe_utils.get_capacity) */
+        const int64_t each = (int64_t)ceil((double)sent * p->expert_capacity / j->model.experts - 1e-6);
+        sent = each * j->model.experts;
+    }
+    return sent * (at ? p->etp : 1);
 }
 
 int64_t plan_capacity_rows(const struct job *j, int at)
@@ -356,7 +366,7 @@ static enum err fill_sizes(struct job *j, struct diag *d)
 {
     struct plan *p = &j->plan;
     const int64_t of = (int64_t)(j->stack.vocab_multiple > 0 ? j->stack.vocab_multiple : 1) * p->tp;
-    const int64_t padded = (j->model.vocab + of - 1) / of * of;
+    const int64_t vocab = (int64_t)j->model.vocab + p->vocab_extra, padded = (vocab + of - 1) / of * of;
     if (padded > INT_MAX)
         return fail(d, ERR_LIMIT, "vocab %d padded to a multiple of %lld is too large", j->model.vocab,
                     (long long)of);

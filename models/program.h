@@ -69,6 +69,7 @@ struct program {
     int32_t lead;                   /* streams of a rank may be at most this many steps apart                                 */
     int32_t metric;                 /* of stage 0; stage s has metric + s: float[4] loss, MTP loss, square sum of grads, unused */
     int32_t seq, topk;              /* tokens per sequence; of the router                                                     */
+    int32_t round_B;                /* an allocation is a multiple of this; 0: exactly its bytes                              */
     int32_t group_size[GROUP_COUNT];
     int64_t even[2];                /* rows of routed buffers under even routing                                              */
     uint64_t hash;                  /* of everything above but not of any load                                                */
@@ -87,6 +88,12 @@ void program_build_block(struct program *pr, struct arena *a, const struct job *
 
 static inline const struct buf *program_buf(const struct program *pr, int id) { return &pr->buf[id]; }
 static inline int program_root(const struct program *pr, int id) { return pr->buf[id].view ? pr->buf[id].view : id; }
+/* Bytes that a buffer takes: what unroll, pass prices, peaks and reports count. */
+static inline int64_t program_B(const struct program *pr, int id)
+{
+    const int64_t bytes = buf_B(&pr->buf[id]);
+    return pr->round_B ? (bytes + pr->round_B - 1) / pr->round_B * pr->round_B : bytes;
+}
 /* Rows of a buffer under given sizes of routed ones; of padded ones also without the padding. */
 static inline int64_t program_rows_bare(const struct program *pr, int id, const int64_t even[2])
 { return pr->buf[id].size || pr->buf[id].pad ? even[pr->buf[id].size_at] : pr->buf[id].rows; }

@@ -5,6 +5,7 @@
 const char *const stack_schedules[] = { "1f1b", "interleaved", "fwd-bwd", NULL };
 const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", "full", NULL };
 const char *const stack_dispatchers[] = { "alltoall", NULL };
+static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-grad", NULL };
 
 /* key, type, field, names, unit, lowest, highest, default (0: required), help */
 #define STACK_OPTS(X)                                                                                        \
@@ -28,6 +29,34 @@ const char *const stack_dispatchers[] = { "alltoall", NULL };
     X("moe_overlap", BOOL, moe_overlap, 0, NONE, 0, 1, 0,                                                    \
       "1: shared expert under dispatch, FC1's weight gradient under combine")                                \
     X("grad_fp32", BOOL, grad_fp32, 0, NONE, 0, 1, 0, "1: main gradients are fp32 in bf16 training")         \
+    X("alloc_round", NUMBER, alloc_round_B, 0, B, 0, 1048576, "0 B",                                         \
+      "an allocation is a multiple of this; 0: exactly its bytes")                                           \
+    X("token_int64", BOOL, token_int64, 0, NONE, 0, 1, "0", "1: token ids and labels are int64, not int32")  \
+    X("norm_stat", BOOL, norm_stat, 0, NONE, 0, 1, "0", "1: a norm keeps one fp32 a row for backward")       \
+    X("norm_fused", BOOL, norm_fused, 0, NONE, 0, 1, "0", "1: a norm before one linear is part of it")       \
+    X("split_views", BOOL, split_views, 0, NONE, 0, 1, "0",                                                  \
+      "1: slices of a latent projection are views of it, and it stays whole")                                \
+    X("cross_entropy", NAME, cross_entropy, stack_cross_entropies, NONE, 0, 0, "split",                      \
+      "split, inplace (gradient in the logits) or fp32-grad (beside them)")                                  \
+    X("table_grad", BOOL, table_grad, 0, NONE, 0, 1, "0",                                                    \
+      "1: the input table's gradient is made dense before it is added")                                      \
+    X("dummy_wgrad", BOOL, dummy_wgrad, 0, NONE, 0, 1, "0",                                                  \
+      "1: a gradient per distinct weight shape is kept for autograd")                                        \
+    X("workspace", NUMBER, workspace_B, 0, B, 0, 1e12, "0 B", "of linears, kept for ever")                   \
+    X("grouped_workspaces", INT, grouped_workspaces, 0, NONE, 0, 64, "0", "more of them with grouped GEMMs") \
+    X("blas_workspace", NUMBER, blas_workspace_B, 0, B, 0, 1e12, "0 B",                                      \
+      "of the framework's own GEMMs (output layer, router), on each of two threads")                         \
+    X("output_gather", BOOL, output_gather, 0, NONE, 0, 1, "0",                                              \
+      "1: the output layer's gathered input has a buffer for ever")                                          \
+    X("rope_cache", BOOL, rope_cache, 0, NONE, 0, 1, "0", "1: rotary tables are kept")                       \
+    X("hold_pipeline", BOOL, hold_pipeline, 0, NONE, 0, 1, "0",                                              \
+      "1: what came and went between stages is held until the next replaces it")                             \
+    X("hold_moe_rows", BOOL, hold_moe_rows, 0, NONE, 0, 1, "0",                                              \
+      "1: routed rows of all four steps are held until tokens are whole again")                              \
+    X("router_lists", BOOL, router_lists, 0, NONE, 0, 1, "0",                                                \
+      "1: the router's masks, indices and maps stay until backward")                                         \
+    X("keep_fc2", BOOL, keep_fc2, 0, NONE, 0, 1, "0",                                                        \
+      "1: probabilities are applied to FC2's output, which stays until backward")                            \
     X("overhead", NUMBER, overhead_B, 0, B, 0, 1e12, 0, "bytes the software holds beside the program")
 
 const struct opt stack_opts[] = {

@@ -9,6 +9,9 @@
 enum schedule   { SCHEDULE_1F1B, SCHEDULE_INTERLEAVED, SCHEDULE_FWD_BWD };
 enum recompute  { RECOMPUTE_MOE_ACT, RECOMPUTE_LAYERNORM, RECOMPUTE_MLA_UP_PROJ, RECOMPUTE_FULL };    /* bits 1 << r */
 enum dispatcher { DISPATCHER_ALLTOALL };
+/* Vocabulary-parallel cross-entropy. SPLIT: backward turns the logits into their gradient; INPLACE: forward does already;
+ * FP32_GRAD: forward makes an fp32 gradient beside them. */
+enum cross_entropy { CROSS_ENTROPY_SPLIT, CROSS_ENTROPY_INPLACE, CROSS_ENTROPY_FP32_GRAD };
 extern const char *const stack_schedules[], *const stack_recomputes[], *const stack_dispatchers[];
 
 struct stack {
@@ -24,6 +27,24 @@ struct stack {
     int32_t arena;                          /* memory is planned offsets (1) or a framework's allocator (0)           */
     int32_t grad_fp32;                      /* main gradients fp32 also when the plan trains in bf16                  */
     int32_t moe_overlap;                    /* the shared expert runs under the dispatch, FC1's weight gradient under the combine */
+    /* what it keeps in memory: an OP_HOLD or a buffer of the program each */
+    double alloc_round_B;                   /* an allocation is a multiple of this; 0: exactly its bytes              */
+    int32_t token_int64;                    /* token ids and labels are int64, not int32                              */
+    int32_t norm_stat;                      /* a norm keeps one fp32 a row for backward                               */
+    int32_t norm_fused;                     /* a norm before one linear is part of it                                 */
+    int32_t split_views;                    /* slices of a latent projection are views of it                          */
+    int32_t cross_entropy;                  /* enum cross_entropy                                                     */
+    int32_t table_grad;                     /* the input table's gradient is made dense before it is added            */
+    int32_t dummy_wgrad;                    /* a cached gradient per distinct weight shape is returned to autograd    */
+    double workspace_B;                     /* of linears: one, and `grouped_workspaces` more with grouped GEMMs      */
+    int32_t grouped_workspaces;
+    double blas_workspace_B;                /* of the framework's GEMMs, forward and backward thread                  */
+    int32_t output_gather;                  /* sequence-parallel input of the output layer: a buffer for ever         */
+    int32_t rope_cache;                     /* rotary tables are kept                                                 */
+    int32_t hold_pipeline;                  /* tensors received and sent are held until the next replaces them        */
+    int32_t hold_moe_rows;                  /* the four steps of routed rows are held until tokens are whole again    */
+    int32_t router_lists;                   /* masks, indices and maps of the router stay until backward              */
+    int32_t keep_fc2;                       /* probabilities are applied to FC2's output, which stays                 */
     double overhead_B;                      /* what the software itself holds, on top of system.overhead_B            */
 };
 

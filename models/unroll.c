@@ -62,7 +62,7 @@ static int unroll_instance(struct walk *w, int root, int micro)
     }
     struct life *l = &u->life[u->n_life];
     *l = (struct life){ .buf = root, .micro = w->pr->buf[root].keep == KEEP_MICRO ? micro : -1, .first = -1,
-                        .last_item = -1, .bytes = buf_B(&w->pr->buf[root]), .offset = -1 };
+                        .last_item = -1, .bytes = program_B(w->pr, root), .offset = -1 };
     for (int s = 0; s < STREAM_COUNT; s++) l->last[s] = -1;
     w->writer[u->n_life] = -1;
     return *at = u->n_life++;

@@ -17,7 +17,7 @@ static double *part_of(struct predict_stage *m, const struct cost *c, int buf)
     case KEEP_WEIGHT: return &m->params_B;
     case KEEP_GRADIENT: return &m->grads_B;
     case KEEP_OPTIMIZER: return &m->optimizer_B;
-    case KEEP_METRIC: return &m->buffers_B;
+    case KEEP_METRIC: case KEEP_CACHE: return &m->buffers_B;
     default: return used & FLOW_FWD && used & ~FLOW_FWD ? &m->activations_B : &m->buffers_B;
     }
 }
@@ -29,8 +29,8 @@ static struct predict_stage stage_parts(const struct cost *c, const struct peak 
     for (int i = 1; i < pr->n_buf; i++) {
         const struct buf *b = &pr->buf[i];
         if (b->view || b->place != PLACE_DEVICE) continue;
-        if (b->keep == KEEP_MICRO) *part_of(&m, c, i) += (double)buf_B(b) * k->n[i];
-        else if (b->stage == stage) *part_of(&m, c, i) += (double)buf_B(b);
+        if (b->keep == KEEP_MICRO) *part_of(&m, c, i) += (double)program_B(pr, i) * k->n[i];
+        else if (b->stage == stage) *part_of(&m, c, i) += (double)program_B(pr, i);
     }
     m.peak_B = k->live_B + m.overhead_B;
     return m;
@@ -94,7 +94,7 @@ static void list_alive(struct predict *r, const struct cost *c, const struct pea
     int n = 0;
     for (int i = 1; i < pr->n_buf; i++) {
         const struct buf *b = &pr->buf[i];
-        struct predict_alive x = { .bytes = (double)buf_B(b) * k->n[i], .n = k->n[i] };
+        struct predict_alive x = { .bytes = (double)program_B(pr, i) * k->n[i], .n = k->n[i] };
         if (k->n[i] == 0 || b->place != PLACE_DEVICE) continue;
         snprintf(x.what, sizeof x.what, "%s [%lld x %d %s]", op_name((enum op_kind)pr->op[writer[i]].kind),
                  (long long)b->rows, b->cols, dtype_name((enum dtype)b->dtype));

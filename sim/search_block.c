@@ -152,7 +152,7 @@ const struct search_block *search_block_price(struct search_blocks *b, const str
     half_price(&v->bwd, &t, b, k, split ? PASS_BWD_INPUT : PASS_BWD);
     if (split) half_price(&v->weight, &t, b, k, PASS_BWD_WEIGHT);
     const int edge = t.pr.chunk[0].x_in ? t.pr.chunk[0].x_in : t.pr.chunk[0].x_out;
-    v->edge_B = (double)buf_B(&t.pr.buf[edge]);
+    v->edge_B = (double)program_B(&t.pr, edge);
     arena_free(&t.arena);
     return v;
 }
@@ -258,6 +258,8 @@ static int is_copy(const struct program *pr, int id)
  * input table are one table. */
 static void states_read(struct search_states *v, const struct program *pr, int skip_table)
 {
+    for (int i = 1; i < pr->n_buf; i++)
+        if (pr->buf[i].keep == KEEP_CACHE && pr->buf[i].chunk < 0) v->cache_B += (double)program_B(pr, i);
     for (int i = 0; i < pr->n_param; i++) {
         const struct param *p = &pr->param[i];
         const struct bucket *k = bucket_of(pr, program_root(pr, p->w));

@@ -26,8 +26,8 @@ struct search_block {
  * merged pass, and of its first and last parts together, one layer's worth too (phase 0 only). */
 struct search_woven { double inside_s[PASS_DATA], ends_s[PASS_DATA]; };
 /* Bytes kept for ever: of a rank, and before they are shared over dp x cp and over edp. Less than the truth
- * by padding. */
-struct search_states { double own_B, dense_B, expert_B; };
+ * by padding. cache_B: workspaces and caches of a stage that holds this block alone. */
+struct search_states { double own_B, dense_B, expert_B, cache_B; };
 /* Seconds of a block's ops once a step. Of a bucket shared by nobody scatter and gather are 0. */
 struct search_once { double zero_s, scatter_s, sumsq_s, world_s, update_s, gather_s; };
 

@@ -98,15 +98,16 @@ static double stage_peak_B(const struct search_view *v, int stage)
 
 static double stage_states_B(const struct search_view *v, int stage)
 {
-    double sum = 0;
+    double sum = 0, cache_B = 0;        /* of all blocks together: no less than of one */
     for (int k = 0; k < BLOCK_COUNT; k++) {
         int n = 0;
         for (int c = 0; c < v->vpp; c++) n += v->shape[c * v->pp + stage].n[k];
         if (!n) continue;
         const struct search_states *s = search_block_states(v->blocks, v->point, (enum block)k);
         sum += n * (s->own_B + s->dense_B / (v->g->cp * v->g->dp) + s->expert_B / v->g->edp);
+        cache_B = fmax(cache_B, s->cache_B);
     }
-    return sum;
+    return sum + cache_B;
 }
 
 double search_live_states_B(struct search_views *all, const struct search_point *p)

@@ -144,7 +144,7 @@ static struct late late_labels(const struct priced *w, int chunk)
         if (o->kind != OP_DATA) continue;
         late.s += w->op_s[i] + cost_issue_s(&w->c, i);
         for (int k = 0; k < OP_WRITES; k++)
-            if (o->io.write[k]) late.B += (double)buf_B(&w->pr.buf[o->io.write[k]]);
+            if (o->io.write[k]) late.B += (double)program_B(&w->pr, o->io.write[k]);
     }
     return late;
 }
@@ -157,6 +157,7 @@ START_TEST(blocks_make_a_chunk)
     struct job j;
     struct priced whole, block[BLOCK_COUNT];
     test_job(&j, &a, flags);
+    j.stack.hold_pipeline = 0;          /* what a chunk holds of earlier micro-batches is no block's */
     program_build(&whole.pr, &a, &j);
     cost_init(&whole.c, &whole.pr, &j);
     whole.op_s = cost_all_s(&whole.c, &a);
