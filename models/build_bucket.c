@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum way { WAY_DENSE, WAY_REPLICATED, WAY_KV, WAY_TABLE, WAY_EXPERT };
+enum way { WAY_DENSE, WAY_REPLICATED, WAY_KV, WAY_TABLE, WAY_EXPERT, WAY_COUNT };
 
 static enum way way_of(const struct build *b, enum param_name name, enum shard shard, int batch)
 {
@@ -30,7 +30,25 @@ static enum group sum_group(enum way way)
 
 static enum dtype grad_dtype(const struct build *b)
 {
-    return b->j->stack.grad_fp32 ? DT_F32 : b->act;
+    return b->j->plan.grads == STATE_FP32 ? DT_F32 : b->act;
+}
+
+static enum dtype moment_dtype(const struct build *b)
+{
+    static const enum dtype of[] = { [STATE_FP32] = DT_F32, [STATE_BF16] = DT_BF16, [STATE_FP8] = DT_FP8 };
+    return of[b->j->plan.moments];
+}
+
+/* Matrices whose products take copies of low precision: those of the layers, but not the router. */
+static int is_low(enum param_name name)
+{
+    switch (name) {
+    case PARAM_Q: case PARAM_K: case PARAM_V: case PARAM_O: case PARAM_Q_A: case PARAM_Q_B: case PARAM_KV_A:
+    case PARAM_KV_B: case PARAM_FC1: case PARAM_FC2: case PARAM_EXPERT_FC1: case PARAM_EXPERT_FC2:
+    case PARAM_SHARED_FC1: case PARAM_SHARED_FC2: case PARAM_MTP_PROJ: case PARAM_MAMBA_IN: case PARAM_MAMBA_OUT:
+    case PARAM_LATENT_DOWN: case PARAM_LATENT_UP: return 1;
+    default: return 0;
+    }
 }
 
 /* A root buffer that lives for ever; rows grow as parameters are laid into it. */
@@ -42,10 +60,33 @@ static int root(struct build *b, int64_t rows, enum dtype t, enum keep keep)
     return id;
 }
 
-static struct bucket *bucket_open(struct build *b, enum way way)
+static int view(struct build *b, int of, int64_t at, int64_t rows, int cols)
+{
+    const struct buf from = b->pr->buf[of];
+    const int id = emit_buf(b, rows, cols, (enum dtype)from.dtype);
+    struct buf *v = &b->pr->buf[id];
+    v->keep = from.keep;
+    v->stage = from.stage;
+    v->view = from.view ? from.view : of;
+    v->view_at = at;
+    return id;
+}
+
+/* The weight buffer of a bucket without bf16 originals: in low precision; or, where gathers send bf16, in the memory of the
+ * gradients, which nobody needs between the update and the next step (Megatron-LM --reuse-grad-buf-for-mxfp8-param-ag). */
+static int low_root(struct build *b, int g)
+{
+    if (b->recipe->sends_B == 1) return root(b, 1, (enum dtype)b->recipe->w, KEEP_WEIGHT);
+    const int id = view(b, g, 0, 1, 1);
+    b->pr->buf[id].dtype = (uint8_t)b->act;
+    return id;
+}
+
+static struct bucket *bucket_open(struct build *b, enum way way, int low)
 {
     struct program *pr = b->pr;
-    if (b->open[way]) return &pr->bucket[b->open[way] - 1];
+    int32_t *open = &b->open[way + low * WAY_COUNT];
+    if (*open) return &pr->bucket[*open - 1];
     if (pr->n_bucket == b->cap_bucket) {
         pr->bucket = arena_grow(b->arena, pr->bucket, (size_t)b->cap_bucket, 2 * (size_t)b->cap_bucket, sizeof *pr->bucket);
         b->cap_bucket *= 2;
@@ -55,23 +96,12 @@ static struct bucket *bucket_open(struct build *b, enum way way)
     *k = (struct bucket){ .sum_group = (uint8_t)sum, .share_group = way == WAY_EXPERT ? GROUP_EDP : GROUP_DPCP,
                           .copies = (int16_t)pr->group_size[sum], .stage = (int16_t)b->stage, .chunk = (int16_t)b->chunk,
                           .layer = (int16_t)b->layer };
-    k->w = root(b, 1, b->act, KEEP_WEIGHT);
+    k->w = low ? 0 : root(b, 1, b->act, KEEP_WEIGHT);
     k->g = root(b, 1, grad_dtype(b), KEEP_GRADIENT);
+    if (low) k->w = low_root(b, k->g);
     pr->buf[k->w].rows = pr->buf[k->g].rows = 0;
-    b->open[way] = pr->n_bucket;
+    *open = pr->n_bucket;
     return k;
-}
-
-static int view(struct build *b, int of, int64_t at, int64_t rows, int cols)
-{
-    const struct buf from = b->pr->buf[of];
-    const int id = emit_buf(b, rows, cols, (enum dtype)from.dtype);
-    struct buf *v = &b->pr->buf[id];
-    v->keep = from.keep;
-    v->stage = from.stage;
-    v->view = of;
-    v->view_at = at;
-    return id;
 }
 
 /* This rank's share of a parameter: rows (of all local experts) and cols. */
@@ -101,7 +131,7 @@ int build_param(struct build *b, enum param_name name, int rows, int cols, enum 
     int64_t here = rows;
     int wide = cols;
     local_shape(b, &here, &wide, shard, batch);
-    const struct bucket k = *bucket_open(b, way_of(b, name, shard, batch));
+    const struct bucket k = *bucket_open(b, way_of(b, name, shard, batch), b->j->plan.fp8_param_gather && is_low(name));
     const int64_t at = pr->buf[k.w].rows;
     const int w = view(b, k.w, at, here, wide);
     const int g = view(b, k.g, at, here, wide);
@@ -111,16 +141,10 @@ int build_param(struct build *b, enum param_name name, int rows, int cols, enum 
     return pr->n_param - 1;
 }
 
-/* Tables of the vocabulary and the router stay in high precision. */
-static int is_low(const struct param *p)
-{
-    return p->name != PARAM_EMBEDDING && p->name != PARAM_HEAD && p->name != PARAM_ROUTER;
-}
-
 struct weight build_weight(const struct build *b, int param)
 {
     const struct param *p = &b->pr->param[param];
-    return (struct weight){ .w = p->w, .g = p->g, .low = is_low(p) };
+    return (struct weight){ .w = p->w, .g = p->g, .low = is_low((enum param_name)p->name) };
 }
 
 void build_bias(struct build *b, struct weight *w, int rows, enum shard shard, int batch)
@@ -159,10 +183,11 @@ void build_bucket_close(struct build *b)
         const int64_t n = pr->group_size[k->share_group];
         const int64_t part = (pr->buf[k->w].rows + n - 1) / n;
         pr->buf[k->w].rows = pr->buf[k->g].rows = part * n;
-        if (b->act != DT_F32) k->master = root(b, part, DT_F32, KEEP_OPTIMIZER);
+        const enum dtype master = b->j->plan.master == MASTER_REMAINDER ? DT_I16 : DT_F32;
+        if (b->act != DT_F32) k->master = root(b, part, master, KEEP_OPTIMIZER);
         if (b->j->plan.optimizer == OPTIMIZER_ADAMW) {
-            k->m = root(b, part, DT_F32, KEEP_OPTIMIZER);
-            k->v = root(b, part, DT_F32, KEEP_OPTIMIZER);
+            k->m = root(b, part, moment_dtype(b), KEEP_OPTIMIZER);
+            k->v = root(b, part, moment_dtype(b), KEEP_OPTIMIZER);
         }
     }
     memset(b->open, 0, sizeof b->open);

@@ -23,7 +23,7 @@ struct build {
     enum dtype act;                     /* of activations and weights                               */
     int64_t tok, tok_sp;                /* tokens of a micro-batch on this rank: whole cp slice, sequence-parallel slice */
     int32_t cap_buf, cap_op, cap_param, cap_bucket;
-    int32_t open[8];                    /* buckets of this layer by way of sharing (build_bucket.c), 0: none yet */
+    int32_t open[16];                   /* buckets of this layer by way of sharing (build_bucket.c), 0: none yet */
     struct norm_made *norm; int32_t n_norm, cap_norm;
     int32_t *gathered, *roped;          /* by stage: the output layer's gathered input, rotary tables; 0: none yet */
     int32_t *table;                     /* by stage: its input table, param index + 1, 0: none yet  */

@@ -17,6 +17,11 @@ static enum axis axis_read(const struct build *b, enum axis axis)
     return own ? axis : AXIS_ROWS;
 }
 
+static int is_low_type(const struct build *b, int x)
+{
+    return b->pr->buf[x].dtype != b->act;
+}
+
 /* A buffer of x's shape. */
 static int copy_buf(struct build *b, int x, enum dtype t)
 {
@@ -25,11 +30,11 @@ static int copy_buf(struct build *b, int x, enum dtype t)
     return y;
 }
 
-/* The kernels that make copies of x; which, its readers will say. */
+/* The kernels that make copies of x; which, its readers will say. Of what is low already: a transpose. */
 static int quantize(struct build *b, int x)
 {
     int amax = 0;
-    if (b->recipe->passes > 1) {
+    if (b->recipe->passes > 1 && !is_low_type(b, x)) {
         amax = emit_buf(b, 1, 1, DT_F32);
         emit(b, OP_AMAX, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { amax }, .read = { x } });
     }
@@ -67,6 +72,7 @@ int emit_copy(struct build *b, int x, enum axis axis, int fresh)
 int emit_copy_weight(struct build *b, int w, enum axis axis)
 {
     axis = axis_read(b, axis);
+    if (axis == AXIS_ROWS && is_low_type(b, w)) return w;
     if (b->copies[w].copy[axis]) return b->copies[w].copy[axis];
     if (!b->copies[w].copy[AXIS_ROWS] && !b->copies[w].copy[AXIS_COLUMNS]) {
         b->copies[w].next = b->low_weights;
@@ -74,7 +80,7 @@ int emit_copy_weight(struct build *b, int w, enum axis axis)
     }
     const struct buf from = b->pr->buf[w];
     const int y = emit_buf(b, from.rows, from.cols, (enum dtype)b->recipe->w);
-    b->pr->buf[y].keep = from.keep;
+    b->pr->buf[y].keep = KEEP_WEIGHT;
     b->pr->buf[y].stage = from.stage;
     return b->copies[w].copy[axis] = y;
 }

@@ -8,6 +8,9 @@
 
 static const char *const plan_orders[]     = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", NULL };
 static const char *const plan_optimizers[] = { "adamw", "sgd", NULL };
+static const char *const plan_moments[]    = { "fp32", "bf16", "fp8", NULL };
+static const char *const plan_grads[]      = { "fp32", "bf16", NULL };
+static const char *const plan_masters[]    = { "fp32", "remainder", NULL };
 static const char *const plan_loads[]      = { "balanced", "worst", NULL };
 static const struct word plan_auto[]       = { { "auto", -1 }, { NULL, 0 } };
 static const struct word plan_auto_0[]     = { { "auto", 0 }, { NULL, 0 } };
@@ -39,7 +42,13 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("seq", INT, seq, 0, plan_auto_0, 1, SEQ, "auto", "tokens in a sequence; auto only on the host: 64")    \
     X("precision", NAME, precision, recipe_names, 0, 0, 0, "bf16",                                           \
       "of products and activations; host: fp32")                                                              \
-    X("optimizer", NAME, optimizer, plan_optimizers, 0, 0, 0, "adamw", "its state is fp32 and sharded")      \
+    X("optimizer", NAME, optimizer, plan_optimizers, 0, 0, 0, "adamw", "its state is sharded over replicas") \
+    X("grads", NAME, grads, plan_grads, plan_auto, 0, 0, "auto", "main gradients; auto: the stack's")        \
+    X("moments", NAME, moments, plan_moments, 0, 0, 0, "fp32", "AdamW's moments as they are stored")         \
+    X("master", NAME, master, plan_masters, 0, 0, 0, "fp32",                                                 \
+      "master weights; remainder: the low 16 bits beside bf16 weights")                                      \
+    X("fp8-param-gather", BOOL, fp8_param_gather, 0, 0, 0, 1, "0",                                           \
+      "1: weights of low precision have no bf16 original")                                                   \
     X("recompute", SET, recompute, stack_recomputes, plan_recomputes, 0, 0, "none",                          \
       "modules recomputed: selective:a+b, full, none")                                                       \
     X("dispatcher", NAME, dispatcher, stack_dispatchers, plan_auto, 0, 0, "auto",                            \

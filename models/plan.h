@@ -11,6 +11,8 @@
 
 enum order     { ORDER_TP_CP_EP_DP_PP, ORDER_TP_CP_EP_PP_DP };      /* leftmost varies fastest */
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
+enum state_type { STATE_FP32, STATE_BF16, STATE_FP8 };     /* of main gradients (not FP8), of moments     */
+enum master    { MASTER_FP32, MASTER_REMAINDER };           /* REMAINDER: the low 16 bits; bf16 weights are the high ones */
 enum load_kind { LOAD_BALANCED, LOAD_WORST };
 
 struct plan {
@@ -22,6 +24,8 @@ struct plan {
     int32_t vpp_group;                              /* micro-batches in a row on one chunk; 0: pp                */
     int32_t mbs, gbs, seq;                          /* sequences; tokens per sequence                            */
     int32_t precision, optimizer;
+    int32_t grads, moments, master;                 /* enum state_type (grads -1: the stack's), enum master      */
+    int32_t fp8_param_gather;                       /* weights of low products have no bf16 original             */
     int32_t recompute;                              /* bits 1 << enum recompute                                  */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
     int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */

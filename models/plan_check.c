@@ -43,6 +43,8 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "seq", p->seq, 1, TOKENS },       { "vpp-group", p->vpp_group, 1, INT_MAX },
         { "order", p->order, 0, ORDER_TP_CP_EP_PP_DP }, { "schedule", p->schedule, 0, SCHEDULE_FWD_BWD },
         { "dispatcher", p->dispatcher, 0, DISPATCHER_ALLTOALL }, { "precision", p->precision, 0, PRECISION_COUNT - 1 },
+        { "grads", p->grads, 0, STATE_BF16 }, { "moments", p->moments, 0, STATE_FP8 },
+        { "master", p->master, 0, MASTER_REMAINDER }, { "fp8-param-gather", p->fp8_param_gather, 0, 1 },
         { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 },
         { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, 1 },
     };
@@ -276,6 +278,30 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
                     "precision %s is not built in stack %s yet: set precision bf16, or take a stack that is only "
                     "predicted",
                     recipe_of(p->precision)->name, s->name);
+    if (s->runs && (p->moments || p->master))
+        return fail(d, ERR_LIMIT,
+                    "moments and master other than fp32 are not built in stack %s yet: set both fp32, or take a "
+                    "stack that is only predicted",
+                    s->name);
+    return OK;
+}
+
+/* Gradients, optimizer state and primary weights beside the precision. */
+static enum err check_states(const struct plan *p, struct diag *d)
+{
+    const struct recipe *r = recipe_of(p->precision);
+    if (p->grads != STATE_FP32 && r->act == DT_F32)
+        return fail(d, ERR_CONFIG, "grads bf16 needs training below fp32, but precision is %s: set grads fp32",
+                    r->name);
+    if (p->optimizer != OPTIMIZER_ADAMW && p->moments)
+        return fail(d, ERR_CONFIG, "moments other than fp32 need optimizer adamw: set moments fp32");
+    if (p->fp8_param_gather && (!recipe_is_low(r) || r->x == DT_FP4))
+        return fail(d, ERR_CONFIG, "fp8-param-gather needs an fp8 precision, but precision is %s: set it to 0",
+                    r->name);
+    if (p->master == MASTER_REMAINDER && (r->act != DT_BF16 || p->fp8_param_gather))
+        return fail(d, ERR_CONFIG,
+                    "master remainder holds what bf16 weights lack, but %s: set master fp32",
+                    p->fp8_param_gather ? "fp8-param-gather leaves none" : "precision has none");
     return OK;
 }
 
@@ -350,6 +376,8 @@ static void fill_options(struct job *j)
     if (p->vpp_group == 0) p->vpp_group = p->pp;
     if (p->dispatcher < 0) p->dispatcher = j->stack.dispatcher;
     if (p->sp < 0) p->sp = p->tp > 1;
+    if (p->grads < 0)
+        p->grads = j->stack.grad_fp32 || p->precision == PRECISION_FP32 ? STATE_FP32 : STATE_BF16;
     if (p->mtp < 0) p->mtp = j->model.mtp;
 }
 
@@ -414,5 +442,6 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_recompute(p, m, d));
     TRY(check_capacity(p, m, d));
     TRY(check_stack(p, m, &j->stack, d));
+    TRY(check_states(p, d));
     return check_system(p, &j->system, d);
 }

@@ -243,7 +243,7 @@ static double state_B(const struct program *pr, const struct bucket *k)
 static const struct bucket *bucket_of(const struct program *pr, int w)
 {
     for (int i = 0; i < pr->n_bucket; i++)
-        if (pr->bucket[i].w == w) return &pr->bucket[i];
+        if (program_root(pr, pr->bucket[i].w) == w) return &pr->bucket[i];
     return NULL;
 }
 
@@ -264,7 +264,8 @@ static void states_read(struct search_states *v, const struct program *pr, int s
         const struct param *p = &pr->param[i];
         const struct bucket *k = bucket_of(pr, program_root(pr, p->w));
         if (skip_table && p->name == PARAM_EMBEDDING) continue;
-        v->own_B += (double)buf_B(&pr->buf[p->w]) + (p->g ? (double)buf_B(&pr->buf[p->g]) : 0);
+        if (pr->buf[p->w].keep == KEEP_WEIGHT) v->own_B += (double)buf_B(&pr->buf[p->w]);
+        if (p->g) v->own_B += (double)buf_B(&pr->buf[p->g]);
         if (!k) continue;
         const double n = (double)(pr->buf[p->w].rows * pr->buf[p->w].cols);
         *(k->share_group == GROUP_EDP ? &v->expert_B : &v->dense_B) += n * state_B(pr, k);

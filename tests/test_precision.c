@@ -41,6 +41,9 @@ static const struct { const char *flags; double bytes; } weights[] = {      /* c
     { QWEN BLACKWELL "fp8-cs", 3 },                             /* one copy serves both */
     { QWEN BLACKWELL "mxfp8", 2 + 2 * (1 + 1. / 32) },
     { QWEN BLACKWELL "nvfp4", 2 + 2 * (0.5 + 1. / 16) },
+    { QWEN BLACKWELL "mxfp8 fp8-param-gather 1", 2 * (1 + 1. / 32) },
+    { QWEN HOPPER "fp8-block fp8-param-gather 1", 2 },
+    { QWEN BLACKWELL "fp8-cs fp8-param-gather 1", 1 },
 };
 
 /* Bytes of one element of a parameter, with the copies that a QUANTIZE makes of it. */
@@ -49,7 +52,7 @@ static double weight_B(const struct program *pr, enum param_name name)
     for (int i = 0; i < pr->n_param; i++) {
         if (pr->param[i].name != name) continue;
         const int w = pr->param[i].w;
-        double bytes = (double)buf_B(&pr->buf[w]);
+        double bytes = pr->buf[w].keep == KEEP_WEIGHT ? (double)buf_B(&pr->buf[w]) : 0;
         for (int o = 1; o < pr->n_op; o++)
             if (pr->op[o].kind == OP_QUANTIZE && pr->op[o].io.read[0] == w)
                 for (int k = 0; k < OP_WRITES; k++)
@@ -69,6 +72,71 @@ START_TEST(weights_and_their_copies)
     ck_assert_double_eq(weight_B(&m.pr, PARAM_EMBEDDING), 2);
     ck_assert_double_eq(weight_B(&m.pr, PARAM_ROUTER), 2);
     arena_free(&m.a);
+}
+END_TEST
+
+/* ---- states ---- */
+
+static const struct { const char *options; double own, shared; } states[] = {    /* mcore-moe facts 4.1; bytes a parameter */
+    { "precision bf16", 6, 12 },
+    { "precision bf16 moments bf16", 6, 8 },
+    { "precision bf16 moments fp8", 6, 6 },
+    { "precision bf16 moments bf16 master remainder", 6, 6 },
+    { "precision bf16 grads bf16", 4, 12 },
+    { "precision fp16", 6, 12 },
+    { "precision fp32", 8, 8 },
+    { "precision fp8-cs fp8-param-gather 1", 5, 12 },
+    { "precision mxfp8 fp8-param-gather 1 moments bf16 grads bf16", 2, 8 },
+};
+
+static const struct bucket *expert_bucket(const struct program *pr)
+{
+    for (int i = 0; i < pr->n_param; i++)
+        for (int k = 0; k < pr->n_bucket && pr->param[i].name == PARAM_EXPERT_FC1; k++)
+            if (program_root(pr, pr->bucket[k].w) == program_root(pr, pr->param[i].w)) return &pr->bucket[k];
+    return NULL;
+}
+
+static double root_B(const struct program *pr, int id)
+{
+    return id && !pr->buf[id].view ? (double)buf_B(&pr->buf[id]) : 0;
+}
+
+/* Own bytes of every replica, and the optimizer's, shared by two. */
+START_TEST(states_by_option)
+{
+    struct made m;
+    struct arena a = { 0 };
+    make(&m, arena_printf(&a, "model qwen3-30b-a3b system gb200-nvl72 gpus 16 ep 8 gbs 64 seq 4096 %s", states[_i].options));
+    const struct bucket *k = expert_bucket(&m.pr);
+    const double n = (double)m.pr.buf[k->g].rows;
+    ck_assert_double_eq_tol((root_B(&m.pr, k->w) + root_B(&m.pr, k->g)) / n, states[_i].own, 1e-6);
+    ck_assert_double_eq_tol((root_B(&m.pr, k->master) + root_B(&m.pr, k->m) + root_B(&m.pr, k->v)) / n, states[_i].shared / 2, 1e-6);
+    arena_free(&m.a);
+    arena_free(&a);
+}
+END_TEST
+
+/* Bytes that a rank sends of each weight when two gather them: fp8 as it is, MXFP8 as bf16 (Megatron-Core MoE report 5.2.2). */
+START_TEST(gathers_of_primary_weights)
+{
+    static const struct { const char *precision; double bytes; } row[] = {
+        { "bf16", 2 }, { "fp8-block", 2 }, { "fp8-block fp8-param-gather 1", 1 }, { "mxfp8 fp8-param-gather 1", 2 },
+    };
+    struct made m;
+    struct arena a = { 0 };
+    make(&m, arena_printf(&a, "model qwen3-30b-a3b system gb200-nvl72 gpus 16 ep 8 gbs 64 seq 4096 precision %s", row[_i].precision));
+    const struct bucket *k = expert_bucket(&m.pr);
+    int seen = 0;
+    for (int o = 1; o < m.pr.n_op; o++) {
+        const struct op *op = &m.pr.op[o];
+        if (op->kind != OP_PARAM_GATHER || op->io.add[0] != k->w) continue;
+        ck_assert_double_eq(op_work(&m.pr, op, m.pr.even).wire_B, (double)m.pr.buf[k->w].rows * row[_i].bytes / 2);
+        seen++;
+    }
+    ck_assert_int_eq(seen, 1);
+    arena_free(&m.a);
+    arena_free(&a);
 }
 END_TEST
 
@@ -126,7 +194,8 @@ END_TEST
 
 static const char *const lows[] = {
     QWEN HOPPER "fp8-cs", QWEN HOPPER "fp8-block tp 2 etp 2 ep 4", QWEN BLACKWELL "mxfp8 tp 4 recompute layernorm",
-    QWEN BLACKWELL "nvfp4 recompute selective:moe_act+layernorm", DSV3 BLACKWELL "mxfp8 recompute mla_up_proj",
+    QWEN BLACKWELL "nvfp4 recompute selective:moe_act+layernorm", QWEN HOPPER "fp8-cs fp8-param-gather 1 tp 2",
+    QWEN BLACKWELL "mxfp8 fp8-param-gather 1 moments bf16 grads bf16", DSV3 BLACKWELL "mxfp8 recompute mla_up_proj",
     DSV3 HOPPER "fp8-block split-wgrad 1", QWEN BLACKWELL "fp8-ds recompute full",
     "model llama3-8b gpus 16 pp 2 tp 4 gbs 32 seq 4096 " BLACKWELL "nvfp4",
 };
@@ -142,7 +211,7 @@ START_TEST(model_flop_is_that_of_bf16)
 {
     struct made low, high;
     make(&low, lows[_i]);
-    make(&high, arena_printf(&low.a, "%s precision bf16", lows[_i]));
+    make(&high, arena_printf(&low.a, "%s precision bf16 fp8-param-gather 0", lows[_i]));
     ck_assert_double_eq_tol(model_flop(&low.pr) / model_flop(&high.pr), 1, 1e-12);
     arena_free(&low.a);
     arena_free(&high.a);
@@ -182,8 +251,8 @@ START_TEST(copies_are_made_once_and_read)
         if (op->kind == OP_QUANTIZE) ck_assert_int_eq(made[4 * op->io.read[0] + op->half]++, 0);
     }
     for (int o = 1; o < m.pr.n_op; o++)
-        for (int k = 0; k < OP_WRITES; k++)
-            if (is_low_buf(&m.pr, m.pr.op[o].io.write[k])) ck_assert(read[m.pr.op[o].io.write[k]]);
+        for (int k = 0; k < OP_WRITES && m.pr.op[o].kind == OP_QUANTIZE; k++)
+            if (m.pr.op[o].io.write[k]) ck_assert(read[m.pr.op[o].io.write[k]]);
     arena_free(&m.a);
 }
 END_TEST
@@ -309,6 +378,8 @@ int main(void)
     TCase *c = tcase_create("precision");
     tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, weights_and_their_copies, 0, LEN(weights));
+    tcase_add_loop_test(c, states_by_option, 0, LEN(states));
+    tcase_add_loop_test(c, gathers_of_primary_weights, 0, 4);
     tcase_add_test(c, counts_are_padded_by_expert);
     tcase_add_loop_test(c, padding_costs_memory_and_flop, 0, LEN(paddings));
     tcase_add_loop_test(c, model_flop_is_that_of_bf16, 0, LEN(lows));

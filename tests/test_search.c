@@ -73,6 +73,8 @@ static const struct { const char *flags; int plans; double time, memory; } bound
     { "model tiny-moe system host gpus 12 gbs 48 seq 96", 600, 0.60, 0.90 },
     { "model tiny-moe system gb200-nvl72 gpus 16 gbs 64 seq 256 precision mxfp8", 300, 0.60, 0.90 },
     { "model deepseek-v3 system h100-sxm gpus 1024 gbs 2048 seq 4096 precision fp8-block", 20, 0.90, 0.98 },
+    { "model tiny-moe system b200 gpus 16 gbs 64 seq 256 precision mxfp8 fp8-param-gather 1 moments bf16 grads bf16",
+      100, 0.60, 0.90 },
 };
 
 static void check_bounds(struct setting *t, struct search_views *v, const struct search_point *p,

@@ -14,7 +14,8 @@
     X(F16, "fp16", 16, 1, 0, BF16)                                                                                \
     X(FP8_BLOCK, "fp8-block", 8, 128, 4, FP8)                                                                     \
     X(MXFP8, "mxfp8", 8, 32, 1, FP8)                                                                              \
-    X(FP4, "fp4", 4, 16, 1, FP4)
+    X(FP4, "fp4", 4, 16, 1, FP4)                                                                                  \
+    X(I16, "int16", 16, 1, 0, I16)
 
 enum dtype {
 #define X(id, name, bits, block, scale, peak) DT_##id,
