@@ -22,6 +22,7 @@ static struct route_rule route_rule(const struct call *c)
                                .topk = m->topk,
                                .groups = m->groups,
                                .kept = m->groups_kept,
+                               .group_max = m->group_score == GROUP_SCORE_MAX,
                                .sigmoid = m->score == SCORE_SIGMOID,
                                .norm_topk = m->norm_topk,
                                .scale = m->route_scale};

@@ -1,7 +1,8 @@
 /* The router: which experts a token goes to, and with what weight. Scores are a softmax or sigmoids of the
  * logits; the choice is made on score + bias, the weight on the score alone; ties go to the lower index.
  * Group-limited choice (DeepSeek-V3 report, section 2.1.2): experts in `groups` equal groups, a group's score
- * is the sum of its best two, and only the best `kept` groups are looked at. float32, sums in double. */
+ * is the sum of its best two (of DeepSeek-V2, its best one), and only the best `kept` groups are looked at.
+ * float32, sums in double. */
 #ifndef KERNELS_ROUTE_H
 #define KERNELS_ROUTE_H
 #include "models/base/err.h"
@@ -9,6 +10,7 @@
 
 struct route_rule {
     int experts, topk, groups, kept; /* kept * experts / groups >= topk; groups 1: no limit      */
+    int group_max;                   /* a group's score is its best expert's, not its best two's */
     int sigmoid, norm_topk;          /* norm_topk: weights of a token are divided by their sum   */
     double scale;                    /* times this, after all                                    */
 };

@@ -69,8 +69,8 @@ static void route_take(int32_t *pick, char *taken, float *gap, const float *valu
     if (next >= 0) *gap = fminf(*gap, value[last] - value[next]);
 }
 
-/* The sum of the best two. */
-static float route_group_score(const float *value, int size)
+/* The sum of the best two, or the best one. */
+static float route_group_score(const float *value, int size, int best_one)
 {
     float first = -INFINITY, second = -INFINITY;
     for (int e = 0; e < size; e++) {
@@ -78,7 +78,7 @@ static float route_group_score(const float *value, int size)
         second = fmaxf(second, fminf(first, v));
         first = fmaxf(first, v);
     }
-    return first + second;
+    return best_one ? first : first + second;
 }
 
 /* Marks the experts of the groups that are not kept as taken. */
@@ -86,7 +86,7 @@ static void route_limit(struct route_work *w, float *gap, const struct route_rul
 {
     const int size = r->experts / r->groups;
     memset(w->dropped, 0, (size_t)r->groups);
-    for (int g = 0; g < r->groups; g++) w->group[g] = route_group_score(w->value + g * size, size);
+    for (int g = 0; g < r->groups; g++) w->group[g] = route_group_score(w->value + g * size, size, r->group_max);
     route_take(NULL, w->dropped, gap, w->group, r->groups, r->kept);
     for (int g = 0; g < r->groups; g++)
         if (!w->dropped[g]) memset(w->taken + g * size, 1, (size_t)size);

@@ -50,7 +50,7 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
 struct body {
     int first, n;               /* layers */
     struct layer_w *w; struct layer_kept *k;
-    int has_embedding, has_loss, token, label, label2, table;
+    int has_embedding, has_loss, token, label[1 + MODEL_MTP], table;
     struct loss_w loss_w; struct loss_kept loss_k;
 };
 
@@ -62,7 +62,7 @@ static struct body body_init(struct build *b, int first, int n, int has_embeddin
     if (has_embedding) y.table = build_embedding_table(b);
     for (int i = 0; i < n; i++) {
         b->layer = first + i;
-        y.w[i] = build_layer_weights(b, model_is_moe(&b->j->model, first + i));
+        y.w[i] = build_layer_weights(b, model_layer(&b->j->model, first + i));
     }
     b->layer = -1;
     if (has_loss) y.loss_w = build_loss_weights(b);
@@ -74,9 +74,9 @@ static void read_data(struct build *b, struct body *y)
     if (!y->has_embedding && !y->has_loss) return;
     const int words = b->j->stack.token_int64 ? 2 : 1;
     if (y->has_embedding) y->token = emit_buf(b, b->tok, words, DT_I32);
-    if (y->has_loss) y->label = emit_buf(b, b->tok, words, DT_I32);
-    if (y->has_loss && b->j->plan.mtp) y->label2 = emit_buf(b, b->tok, words, DT_I32);
-    emit(b, OP_DATA, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y->token, y->label, y->label2 } });
+    for (int i = 0; y->has_loss && i <= b->j->plan.mtp; i++) y->label[i] = emit_buf(b, b->tok, words, DT_I32);
+    emit(b, OP_DATA, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { y->token, y->label[0], y->label[1], y->label[2] } });
 }
 
 static int forward(struct build *b, struct body *y, int x)
@@ -88,7 +88,7 @@ static int forward(struct build *b, struct body *y, int x)
         x = build_layer_fwd(b, &y->w[i], x, &y->k[i]);
     }
     b->layer = -1;
-    if (y->has_loss) build_loss_fwd(b, &y->loss_w, x, y->label, y->label2, &y->loss_k);
+    if (y->has_loss) build_loss_fwd(b, &y->loss_w, x, y->label, &y->loss_k);
     return y->has_loss ? 0 : x;
 }
 

@@ -41,7 +41,7 @@ int build_keep_holds_pipeline(const struct build *b);
 
 /* ---- attention: GQA (build_attention.c) and MLA (build_mla.c) ---- */
 struct attention_w {
-    struct weight norm, qkv, kv, q_norm, k_norm, o;         /* GQA; kv apart from q when K/V heads are replicated over tp */
+    struct weight norm, qkv, kv, q_norm, k_norm, o, sink;   /* GQA; kv apart from q when K/V heads are replicated over tp */
     struct weight q_a, q_a_norm, q_b, kv_a, kv_a_norm, kv_b;    /* MLA */
 };
 struct attention_kept {
@@ -56,9 +56,17 @@ struct attention_w build_mla_weights(struct build *b);
 int build_mla_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k);
 int build_mla_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k);
 /* The part both kinds share: k and v gathered over cp, attention, its output projection and the residual. */
-int build_attention_core_fwd(struct build *b, struct weight o, int x, struct attention_kept *k);
+int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k);
 /* dq, dk, dv of this rank's tokens from dy. */
-void build_attention_core_bwd(struct build *b, struct weight o, int dy, const struct attention_kept *k, int *dq, int *dk, int *dv);
+void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k, int *dq, int *dk,
+                              int *dv);
+
+/* ---- build_mamba.c: a Mamba-2 mixer ---- */
+struct mamba_w    { struct weight norm, in, scan, out; };
+struct mamba_kept { int x, n, in, raw, y; };                /* in: the scan's input; raw: its output before the norm */
+struct mamba_w build_mamba_weights(struct build *b);
+int build_mamba_fwd(struct build *b, const struct mamba_w *w, int x, struct mamba_kept *k);
+int build_mamba_bwd(struct build *b, const struct mamba_w *w, int dy, const struct mamba_kept *k);
 
 /* ---- build_mlp.c: dense, also the shared expert ---- */
 struct mlp_w    { struct weight norm, fc1, fc2; };
@@ -73,16 +81,16 @@ int build_mlp_inner_fwd(struct build *b, const struct mlp_w *w, int n, struct ml
 int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_again, const struct mlp_kept *k);
 
 /* ---- build_moe.c ---- */
-struct moe_w    { struct weight norm, router; int bias; struct mlp_w routed, shared; };
-struct moe_kept { int x, n, score, lists, rows, prob, fc1, act, back; struct route to; struct mlp_kept shared; };
+struct moe_w    { struct weight norm, router, down, up; int bias; struct mlp_w routed, shared; };
+struct moe_kept { int x, n, score, lists, rows, prob, fc1, act, back, latent; struct route to; struct mlp_kept shared; };
 struct moe_w build_moe_weights(struct build *b);
 int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k);
 int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *k);
 
 /* ---- build_layer.c: a transformer layer ---- */
-struct layer_w    { int moe; struct attention_w attention; struct mlp_w mlp; struct moe_w experts; };
-struct layer_kept { int x; struct attention_kept attention; struct mlp_kept mlp; struct moe_kept experts; };
-struct layer_w build_layer_weights(struct build *b, int moe);
+struct layer_w    { struct layer_kind kind; struct mamba_w mamba; struct attention_w attention; struct mlp_w mlp; struct moe_w experts; };
+struct layer_kept { int x; struct mamba_kept mamba; struct attention_kept attention; struct mlp_kept mlp; struct moe_kept experts; };
+struct layer_w build_layer_weights(struct build *b, struct layer_kind kind);
 int build_layer_fwd(struct build *b, const struct layer_w *w, int x, struct layer_kept *k);
 int build_layer_bwd(struct build *b, const struct layer_w *w, int dy, const struct layer_kept *k);
 
@@ -95,18 +103,21 @@ void build_embedding_bwd(struct build *b, int token, int table, int dy);
 struct head_w    { struct weight norm, head; };
 struct head_kept { int h, n, logit, label, max, sum, wide, loss; }; /* n: kept normed h; wide: an fp32 gradient, loss: of every
                                                                        token, where the stack makes them apart; or 0 */
-struct mtp_w     { struct weight enorm, hnorm, proj; int table; struct layer_w layer; struct head_w head; };
-struct mtp_kept  { int h, token, e, cat, en, hn; struct layer_kept layer; struct head_kept head; };
-struct loss_w    { struct head_w head; struct mtp_w mtp; };
-struct loss_kept { struct head_kept head; struct mtp_kept mtp; };
+struct mtp_w     { struct weight enorm, hnorm, proj; int table, n; struct layer_w *layer; struct head_w head; };
+struct mtp_kept  { int h, token, e, cat, en, hn; struct layer_kept *layer; struct head_kept head; };
+struct loss_w    { struct head_w head; struct mtp_w mtp[MODEL_MTP]; };
+struct loss_kept { struct head_kept head; struct mtp_kept mtp[MODEL_MTP]; };
 struct loss_w build_loss_weights(struct build *b);
 /* Head, cross-entropy: h [T/tp, hidden] -> loss in the metric. */
 void build_head_fwd(struct build *b, const struct head_w *w, int h, int label, struct head_kept *k);
 int  build_head_bwd(struct build *b, const struct head_w *w, const struct head_kept *k);      /* dh */
-struct mtp_w build_mtp_weights(struct build *b, struct weight head);
-void build_mtp_fwd(struct build *b, const struct mtp_w *w, int h, int token, int label, struct mtp_kept *k);
-int  build_mtp_bwd(struct build *b, const struct mtp_w *w, int dh, const struct mtp_kept *k);  /* dh with MTP's share added */
-void build_loss_fwd(struct build *b, const struct loss_w *w, int h, int label, int label2, struct loss_kept *k);
+struct mtp_w build_mtp_weights(struct build *b, int depth, struct weight head);
+/* From the depth before (or the last layer) `h` to this depth's hidden state. */
+int  build_mtp_fwd(struct build *b, const struct mtp_w *w, int depth, int h, int token, int label, struct mtp_kept *k);
+/* dh with this depth's share added; dnext: gradient of its hidden state from the depth behind it, 0 for the last. */
+int  build_mtp_bwd(struct build *b, const struct mtp_w *w, int depth, int dh, int dnext, const struct mtp_kept *k);
+/* label: of the next token, and of one more for each MTP depth. */
+void build_loss_fwd(struct build *b, const struct loss_w *w, int h, const int label[1 + MODEL_MTP], struct loss_kept *k);
 int  build_loss_bwd(struct build *b, const struct loss_w *w, const struct loss_kept *k);
 
 /* The normed input for a weight gradient: as kept, or normed again (recompute `layernorm`). A norm that feeds `one` linear

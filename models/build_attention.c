@@ -32,6 +32,7 @@ struct attention_w build_attention_weights(struct build *b)
         w.k_norm = build_weight(b, build_param(b, PARAM_K_NORM, 1, m->head_dim, SHARD_NONE, 0));
     }
     w.o = build_weight(b, build_param(b, PARAM_O, h, q_rows, SHARD_COLS, 0));
+    if (m->sinks) w.sink = build_weight(b, build_param(b, PARAM_SINK, m->heads, 1, SHARD_ROWS, 0));
     if (model_has_bias(m, BIAS_QKV)) bias_qkv(b, &w, q_rows, kv_rows);
     if (model_has_bias(m, BIAS_O)) build_bias(b, &w.o, h, SHARD_NONE, 0);
     return w;
@@ -41,7 +42,7 @@ struct attention_w build_attention_weights(struct build *b)
 static int kv_cols(const struct build *b)
 {
     const struct model *m = &b->j->model;
-    return m->kv_heads * m->head_dim / b->j->plan.tp * b->pr->group_size[GROUP_KV];
+    return m->kv_heads * b->pr->group_size[GROUP_KV] / b->j->plan.tp * m->head_dim;
 }
 
 static void project(struct build *b, const struct attention_w *w, int n, struct attention_kept *k)
@@ -62,7 +63,13 @@ static void rotate(struct build *b, enum op_kind kind, int x)
     emit(b, kind, STREAM_COMPUTE, GROUP_NONE, (struct io){ .add = { x } });
 }
 
-int build_attention_core_fwd(struct build *b, struct weight o, int x, struct attention_kept *k)
+/* What attention of the current layer sees back. */
+static int window(const struct build *b)
+{
+    return model_layer(&b->j->model, b->layer).window;
+}
+
+int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k)
 {
     const struct model *m = &b->j->model;
     const int heads = m->heads / b->j->plan.tp;
@@ -70,8 +77,8 @@ int build_attention_core_fwd(struct build *b, struct weight o, int x, struct att
     k->o = emit_like(b, k->q, heads * model_v_dim(m));
     k->lse = emit_buf(b, b->tok, heads, DT_F32);
     emit(b, OP_ATTN, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { k->o, k->lse }, .read = { k->q, keys, values } });
-    const int y = emit_gemm(b, k->o, o);
+         (struct io){ .write = { k->o, k->lse }, .read = { k->q, keys, values, w->sink.w } })->window = window(b);
+    const int y = emit_gemm(b, k->o, w->o);
     const int y_sp = emit_scatter(b, GROUP_TP, y);
     return emit_add(b, x, y_sp);
 }
@@ -91,19 +98,21 @@ int build_attention_fwd(struct build *b, const struct attention_w *w, int x, str
         rotate(b, OP_ROPE, k->q);
         rotate(b, OP_ROPE, k->k);
     }
-    return build_attention_core_fwd(b, w->o, x, k);
+    return build_attention_core_fwd(b, w, x, k);
 }
 
-void build_attention_core_bwd(struct build *b, struct weight o, int dy, const struct attention_kept *k, int *dq, int *dk, int *dv)
+void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k, int *dq, int *dk,
+                              int *dv)
 {
     const int dy_full = emit_gather_input(b, dy);
-    const int d_o = emit_dgrad(b, dy_full, o);
-    emit_wgrad(b, k->o, dy_full, o);
+    const int d_o = emit_dgrad(b, dy_full, w->o);
+    emit_wgrad(b, k->o, dy_full, w->o);
     const int keys = emit_gather(b, GROUP_CP, k->k), values = emit_gather(b, GROUP_CP, k->v);
     *dq = emit_like(b, k->q, b->pr->buf[k->q].cols);
     const int dkeys = emit_like(b, keys, b->pr->buf[keys].cols), dvalues = emit_like(b, values, b->pr->buf[values].cols);
     emit(b, OP_ATTN_BWD, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { *dq, dkeys, dvalues }, .read = { k->q, keys, values, k->o, k->lse, d_o } });
+         (struct io){ .write = { *dq, dkeys, dvalues }, .add = { w->sink.g }, .read = { k->q, keys, values, k->o, k->lse, d_o } })
+        ->window = window(b);
     *dk = emit_scatter(b, GROUP_CP, dkeys);
     *dv = emit_scatter(b, GROUP_CP, dvalues);
 }
@@ -130,7 +139,7 @@ static int project_bwd(struct build *b, const struct attention_w *w, const struc
 int build_attention_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k)
 {
     int dq, dk, dv;
-    build_attention_core_bwd(b, w->o, dy, k, &dq, &dk, &dv);
+    build_attention_core_bwd(b, w, dy, k, &dq, &dk, &dv);
     if (b->j->model.positions == POSITIONS_ROPE) {
         rotate(b, OP_ROPE_BWD, dq);
         rotate(b, OP_ROPE_BWD, dk);

@@ -1,27 +1,45 @@
-/* One transformer layer: attention, then a dense MLP or experts. With `full` recompute only its input is kept: the whole
+/* One layer: a mixer (attention or Mamba), then a dense MLP or experts; layers of hybrids have one of the two. With `full` recompute only its input is kept: the whole
  * forward is emitted again in backward. */
 #include "models/build.h"
 
 enum { PARTS = 4 };     /* attention, dispatch, experts, combine: dense layers count as many, so that layers weave in step */
 
-struct layer_w build_layer_weights(struct build *b, int moe)
+struct layer_w build_layer_weights(struct build *b, struct layer_kind kind)
 {
-    struct layer_w w = { .moe = moe };
-    w.attention = b->j->model.attention == ATTENTION_MLA ? build_mla_weights(b) : build_attention_weights(b);
-    build_keep_rope(b);
-    if (moe) w.experts = build_moe_weights(b);
-    else w.mlp = build_mlp_weights(b);
+    struct layer_w w = { .kind = kind };
+    if (kind.mixer == MIXER_MAMBA) w.mamba = build_mamba_weights(b);
+    if (kind.mixer == MIXER_ATTENTION) {
+        w.attention = b->j->model.attention == ATTENTION_MLA ? build_mla_weights(b) : build_attention_weights(b);
+        build_keep_rope(b);
+    }
+    if (kind.ffn == FFN_MOE) w.experts = build_moe_weights(b);
+    if (kind.ffn == FFN_DENSE) w.mlp = build_mlp_weights(b);
     build_bucket_close(b);
     return w;
+}
+
+static int mixer_fwd(struct build *b, const struct layer_w *w, int x, struct layer_kept *k)
+{
+    if (w->kind.mixer == MIXER_NONE) return x;
+    if (w->kind.mixer == MIXER_MAMBA) return build_mamba_fwd(b, &w->mamba, x, &k->mamba);
+    return b->j->model.attention == ATTENTION_MLA ? build_mla_fwd(b, &w->attention, x, &k->attention)
+                                                  : build_attention_fwd(b, &w->attention, x, &k->attention);
+}
+
+static int mixer_bwd(struct build *b, const struct layer_w *w, int dy, const struct layer_kept *k)
+{
+    if (w->kind.mixer == MIXER_NONE) return dy;
+    if (w->kind.mixer == MIXER_MAMBA) return build_mamba_bwd(b, &w->mamba, dy, &k->mamba);
+    return b->j->model.attention == ATTENTION_MLA ? build_mla_bwd(b, &w->attention, dy, &k->attention)
+                                                  : build_attention_bwd(b, &w->attention, dy, &k->attention);
 }
 
 int build_layer_fwd(struct build *b, const struct layer_w *w, int x, struct layer_kept *k)
 {
     k->x = x;
-    const int mid = b->j->model.attention == ATTENTION_MLA ? build_mla_fwd(b, &w->attention, x, &k->attention)
-                                                           : build_attention_fwd(b, &w->attention, x, &k->attention);
-    if (w->moe) return build_moe_fwd(b, &w->experts, mid, &k->experts);
-    const int out = build_mlp_fwd(b, &w->mlp, mid, &k->mlp);
+    const int mid = mixer_fwd(b, w, x, k);
+    if (w->kind.ffn == FFN_MOE) return build_moe_fwd(b, &w->experts, mid, &k->experts);
+    const int out = w->kind.ffn == FFN_DENSE ? build_mlp_fwd(b, &w->mlp, mid, &k->mlp) : mid;
     b->part += PARTS;
     return out;
 }
@@ -34,8 +52,8 @@ int build_layer_bwd(struct build *b, const struct layer_w *w, int dy, const stru
         build_layer_fwd(b, w, kept->x, &k);
         b->flags &= ~OP_RECOMPUTE;
     }
-    const int dmid = w->moe ? build_moe_bwd(b, &w->experts, dy, &k.experts) : build_mlp_bwd(b, &w->mlp, dy, &k.mlp);
-    if (!w->moe) b->part += PARTS;
-    return b->j->model.attention == ATTENTION_MLA ? build_mla_bwd(b, &w->attention, dmid, &k.attention)
-                                                  : build_attention_bwd(b, &w->attention, dmid, &k.attention);
+    if (w->kind.ffn == FFN_MOE) return mixer_bwd(b, w, build_moe_bwd(b, &w->experts, dy, &k.experts), &k);
+    const int dmid = w->kind.ffn == FFN_DENSE ? build_mlp_bwd(b, &w->mlp, dy, &k.mlp) : dy;
+    b->part += PARTS;
+    return mixer_bwd(b, w, dmid, &k);
 }

@@ -11,7 +11,7 @@ struct loss_w build_loss_weights(struct build *b)
     w.head.norm = build_weight(b, build_param(b, PARAM_FINAL_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
     w.head.head = build_weight(b, m->tied ? table : build_param(b, PARAM_HEAD, b->j->plan.vocab_padded, m->hidden, SHARD_ROWS, 0));
     build_bucket_close(b);
-    if (b->j->plan.mtp) w.mtp = build_mtp_weights(b, w.head.head);
+    for (int i = 0; i < b->j->plan.mtp; i++) w.mtp[i] = i && m->mtp_shared ? w.mtp[0] : build_mtp_weights(b, i, w.head.head);
     return w;
 }
 
@@ -62,14 +62,17 @@ int build_head_bwd(struct build *b, const struct head_w *w, const struct head_ke
     return emit_norm_bwd(b, k->h, w->norm, dn, 0);
 }
 
-void build_loss_fwd(struct build *b, const struct loss_w *w, int h, int label, int label2, struct loss_kept *k)
+void build_loss_fwd(struct build *b, const struct loss_w *w, int h, const int label[1 + MODEL_MTP], struct loss_kept *k)
 {
-    if (b->j->plan.mtp) build_mtp_fwd(b, &w->mtp, h, label, label2, &k->mtp);
-    build_head_fwd(b, &w->head, h, label, &k->head);
+    for (int i = 0, from = h; i < b->j->plan.mtp; i++)
+        from = build_mtp_fwd(b, &w->mtp[i], i, from, label[i], label[i + 1], &k->mtp[i]);
+    build_head_fwd(b, &w->head, h, label[0], &k->head);
 }
 
 int build_loss_bwd(struct build *b, const struct loss_w *w, const struct loss_kept *k)
 {
     const int dh = build_head_bwd(b, &w->head, &k->head);
-    return b->j->plan.mtp ? build_mtp_bwd(b, &w->mtp, dh, &k->mtp) : dh;
+    int dnext = 0;
+    for (int i = b->j->plan.mtp - 1; i >= 0; i--) dnext = build_mtp_bwd(b, &w->mtp[i], i, i ? 0 : dh, dnext, &k->mtp[i]);
+    return b->j->plan.mtp ? dnext : dh;
 }

@@ -1,4 +1,5 @@
 /* Multi-head latent attention (DeepSeek-V2/V3): queries and keys through low-rank latents, one rotary key shared by all heads.
+ * With q_lora 0 queries have no latent: their up-projection takes the normed input (DeepSeek-V2-Lite, Moonlight).
  * Down-projections are whole on every tp rank and work on its sequence-parallel tokens; what is gathered over tp are the
  * latents and the rotary key, not the hidden state (Megatron-LM multi_latent_attention.py). `mla_up_proj` computes the
  * up-projections again in backward, so q, k and v are not kept. */
@@ -10,9 +11,11 @@ struct attention_w build_mla_weights(struct build *b)
     const int h = m->hidden, qk = model_qk_dim(m);
     struct attention_w w = { 0 };
     w.norm = build_weight(b, build_param(b, PARAM_ATTN_NORM, model_norm_rows(m), h, SHARD_NONE, 0));
-    w.q_a = build_weight(b, build_param(b, PARAM_Q_A, m->q_lora, h, SHARD_NONE, 0));
-    w.q_a_norm = build_weight(b, build_param(b, PARAM_Q_A_NORM, 1, m->q_lora, SHARD_NONE, 0));
-    w.q_b = build_weight(b, build_param(b, PARAM_Q_B, m->heads * qk, m->q_lora, SHARD_ROWS, 0));
+    if (m->q_lora) {
+        w.q_a = build_weight(b, build_param(b, PARAM_Q_A, m->q_lora, h, SHARD_NONE, 0));
+        w.q_a_norm = build_weight(b, build_param(b, PARAM_Q_A_NORM, 1, m->q_lora, SHARD_NONE, 0));
+    }
+    w.q_b = build_weight(b, build_param(b, PARAM_Q_B, m->heads * qk, m->q_lora ? m->q_lora : h, SHARD_ROWS, 0));
     w.kv_a = build_weight(b, build_param(b, PARAM_KV_A, m->kv_lora + m->qk_rope, h, SHARD_NONE, 0));
     w.kv_a_norm = build_weight(b, build_param(b, PARAM_KV_A_NORM, 1, m->kv_lora, SHARD_NONE, 0));
     w.kv_b = build_weight(b, build_param(b, PARAM_KV_B, m->heads * (m->qk_nope + m->v_dim), m->kv_lora, SHARD_ROWS, 0));
@@ -22,15 +25,18 @@ struct attention_w build_mla_weights(struct build *b)
 
 static void norm_latents(struct build *b, const struct attention_w *w, struct attention_kept *k)
 {
-    k->q_a_n = emit_norm(b, k->q_a, w->q_a_norm);
+    if (b->j->model.q_lora) k->q_a_n = emit_norm(b, k->q_a, w->q_a_norm);
     k->kv_latent_n = emit_norm_slice(b, k->kv_latent, w->kv_a_norm, b->j->model.kv_lora);
 }
 
 static void down(struct build *b, const struct attention_w *w, int n, struct attention_kept *k)
 {
     const struct model *m = &b->j->model;
-    k->q_a = emit_gemm(b, n, w->q_a);
-    k->q_a_n = emit_norm(b, k->q_a, w->q_a_norm);
+    k->q_a_n = n;
+    if (m->q_lora) {
+        k->q_a = emit_gemm(b, n, w->q_a);
+        k->q_a_n = emit_norm(b, k->q_a, w->q_a_norm);
+    }
     const int kv_a = emit_gemm(b, n, w->kv_a);
     k->kv_latent = k->krope = kv_a;
     if (!b->j->stack.split_views) {
@@ -72,7 +78,7 @@ int build_mla_fwd(struct build *b, const struct attention_w *w, int x, struct at
     k->n = emit_norm(b, x, w->norm);
     down(b, w, k->n, k);
     up(b, w, k);
-    return build_attention_core_fwd(b, w->o, x, k);
+    return build_attention_core_fwd(b, w, x, k);
 }
 
 /* dq, dk, dv -> gradients of the latents and the rotary key, in this rank's sequence slice. */
@@ -100,13 +106,14 @@ static void up_bwd(struct build *b, const struct attention_w *w, const struct at
 static int down_bwd(struct build *b, const struct attention_w *w, const struct attention_kept *k, const int d_latent[3])
 {
     const struct model *m = &b->j->model;
-    const int dq_a = emit_norm_bwd(b, k->q_a, w->q_a_norm, d_latent[0], 0);
+    const int dq_a = m->q_lora ? emit_norm_bwd(b, k->q_a, w->q_a_norm, d_latent[0], 0) : 0;
     const int dkv_latent = emit_norm_bwd(b, k->kv_latent, w->kv_a_norm, d_latent[1], 0);
     const int dkv_a = emit_like(b, dkv_latent, m->kv_lora + m->qk_rope);
     emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { dkv_a }, .read = { dkv_latent, d_latent[2] } });
-    const int dn_q = emit_dgrad(b, dq_a, w->q_a), dn_kv = emit_dgrad(b, dkv_a, w->kv_a);
-    const int n = build_norm_again(b, k->x, w->norm, k->n, 0);
-    emit_wgrad(b, n, dq_a, w->q_a);
+    const int dn_q = m->q_lora ? emit_dgrad(b, dq_a, w->q_a) : d_latent[0];
+    const int dn_kv = emit_dgrad(b, dkv_a, w->kv_a);
+    const int n = m->q_lora ? build_norm_again(b, k->x, w->norm, k->n, 0) : k->q_a_n;
+    if (m->q_lora) emit_wgrad(b, n, dq_a, w->q_a);
     emit_wgrad(b, n, dkv_a, w->kv_a);
     return emit_add(b, dn_q, dn_kv);
 }
@@ -114,6 +121,7 @@ static int down_bwd(struct build *b, const struct attention_w *w, const struct a
 int build_mla_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *kept)
 {
     struct attention_kept k = *kept;
+    if (!b->j->model.q_lora) k.q_a_n = build_norm_again(b, k.x, w->norm, k.n, 0);
     if (build_recomputes(b, RECOMPUTE_MLA_UP_PROJ)) {
         b->flags |= OP_RECOMPUTE;
         if (b->j->stack.norm_fused) norm_latents(b, w, &k);
@@ -121,7 +129,7 @@ int build_mla_bwd(struct build *b, const struct attention_w *w, int dy, const st
         b->flags &= ~OP_RECOMPUTE;
     }
     int dq, dk, dv, d_latent[3];
-    build_attention_core_bwd(b, w->o, dy, &k, &dq, &dk, &dv);
+    build_attention_core_bwd(b, w, dy, &k, &dq, &dk, &dv);
     up_bwd(b, w, &k, dq, dk, dv, d_latent);
     const int dn = down_bwd(b, w, &k, d_latent);
     return emit_norm_bwd(b, k.x, w->norm, dn, dy);

@@ -12,7 +12,11 @@ struct moe_w build_moe_weights(struct build *b)
     if (model_has_bias(m, BIAS_ROUTER)) build_bias(b, &w.router, m->experts, SHARD_NONE, 0);
     if (m->selection_bias) w.bias = build_constant(b, PARAM_ROUTER_BIAS, 1, m->experts);
     if (m->shared_ffn) build_mlp_matrices(b, &w.shared, PARAM_SHARED_FC1, m->hidden, m->shared_ffn, 0);
-    build_mlp_matrices(b, &w.routed, PARAM_EXPERT_FC1, m->hidden, m->expert_ffn, m->experts);
+    build_mlp_matrices(b, &w.routed, PARAM_EXPERT_FC1, model_expert_in(m), m->expert_ffn, m->experts);
+    if (m->moe_latent) {
+        w.down = build_weight(b, build_param(b, PARAM_LATENT_DOWN, m->moe_latent, m->hidden, SHARD_NONE, 0));
+        w.up = build_weight(b, build_param(b, PARAM_LATENT_UP, m->hidden, m->moe_latent, SHARD_NONE, 0));
+    }
     return w;
 }
 
@@ -77,9 +81,32 @@ static void hold_rows(struct build *b, int first)
     for (int i = first; i < b->pr->n_op && n < LEN(x); i++) {
         const struct op *o = &b->pr->op[i];
         const int moves = o->kind == OP_PERMUTE || o->kind == OP_DISPATCH || o->kind == OP_UNSORT || o->kind == OP_COMBINE;
-        if (moves && b->pr->buf[o->io.write[0]].cols == b->j->model.hidden) x[n++] = o->io.write[0];
+        if (moves && b->pr->buf[o->io.write[0]].cols == model_expert_in(&b->j->model)) x[n++] = o->io.write[0];
     }
     emit_hold(b, x[0], x[1], x[2], x[3]);
+}
+
+/* Latent experts (arXiv 2603.07685, section 7.3): tokens go narrow before they are sent, and wide again when they are back. */
+static int from_latent(struct build *b, const struct moe_w *w, int base, struct moe_kept *k)
+{
+    k->latent = unpermute(b, k->back, k->to.perm, 0);
+    return emit_add(b, base, emit_gemm(b, k->latent, w->up));
+}
+
+static int to_latent_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *k)
+{
+    if (!w->up.w) return dy;
+    const int dlatent = emit_dgrad(b, dy, w->up);
+    emit_wgrad(b, k->latent, dy, w->up);
+    return dlatent;
+}
+
+static int from_latent_bwd(struct build *b, const struct moe_w *w, int drows, int dn_shared, int n, const struct moe_kept *k)
+{
+    if (!w->down.w) return unpermute(b, drows, k->to.perm, dn_shared);
+    const int dlatent = unpermute(b, drows, k->to.perm, 0), dn = emit_dgrad(b, dlatent, w->down);
+    emit_wgrad(b, n, dlatent, w->down);
+    return dn_shared ? emit_add(b, dn, dn_shared) : dn;
 }
 
 int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k)
@@ -90,7 +117,7 @@ int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept
     k->n = emit_norm(b, x, w->norm);
     route(b, w, k);
     int base = b->j->stack.moe_overlap ? 0 : shared(b, w, k);
-    const int send = permute(b, k->n, k->to.perm);
+    const int from = m->moe_latent ? emit_gemm(b, k->n, w->down) : k->n, send = permute(b, from, k->to.perm);
     b->part++;
     k->rows = emit_to_experts(b, send, &k->to);
     k->prob = emit_to_experts(b, k->to.prob, &k->to);
@@ -98,10 +125,10 @@ int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept
     b->part++;
     k->fc1 = emit_grouped_gemm(b, k->rows, w->routed.fc1, k->to.count, model_up(m) * m->expert_ffn / b->j->plan.etp);
     k->act = emit_act(b, k->fc1, k->prob);
-    const int y = emit_grouped_gemm(b, k->act, w->routed.fc2, k->to.count, m->hidden);
+    const int y = emit_grouped_gemm(b, k->act, w->routed.fc2, k->to.count, model_expert_in(m));
     b->part++;
     k->back = emit_to_tokens(b, y, &k->to);
-    const int out = unpermute(b, k->back, k->to.perm, base);
+    const int out = m->moe_latent ? from_latent(b, w, base, k) : unpermute(b, k->back, k->to.perm, base);
     if (b->j->stack.hold_moe_rows) hold_rows(b, first);
     b->part++;
     return out;
@@ -125,7 +152,7 @@ static void experts_bwd(struct build *b, const struct moe_w *w, const struct moe
     const int dact = emit_grouped_dgrad(b, d, w->routed.fc2, k->to.count, m->expert_ffn / b->j->plan.etp);
     emit_grouped_wgrad(b, act, d, w->routed.fc2, k->to.count);
     *dfc1 = emit_act_bwd(b, k->fc1, dact, k->prob, dprob);
-    *drows = emit_grouped_dgrad(b, *dfc1, w->routed.fc1, k->to.count, m->hidden);
+    *drows = emit_grouped_dgrad(b, *dfc1, w->routed.fc1, k->to.count, model_expert_in(m));
 }
 
 /* The router: gradient of the weights -> of the normed input. */
@@ -154,7 +181,7 @@ int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct m
     const int overlap = b->j->stack.moe_overlap;
     int drows, dprob, dfc1;
     if (b->j->stack.keep_fc2) emit_hold(b, k->back, 0, 0, 0);   /* gradient of the probabilities */
-    const int dsend = permute(b, dy, k->to.perm);
+    const int dsend = permute(b, to_latent_bwd(b, w, dy, k), k->to.perm);
     b->part++;
     const int d = emit_to_experts(b, dsend, &k->to);
     const int n = build_norm_again(b, k->x, w->norm, k->n, 0);
@@ -168,7 +195,7 @@ int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct m
     if (overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->routed.fc1, k->to.count);
     b->part++;
     if (!overlap) dn_shared = shared_bwd(b, w, dy, n, k);
-    const int dn_routed = unpermute(b, drows_tok, k->to.perm, dn_shared);
+    const int dn_routed = from_latent_bwd(b, w, drows_tok, dn_shared, n, k);
     const int dn_router = route_bwd(b, w, k, n, dprob_tok);
     return emit_norm_bwd(b, k->x, w->norm, emit_add(b, dn_routed, dn_router), dy);
 }

@@ -1,26 +1,27 @@
-/* Multi-token prediction, one depth (DeepSeek-V3 report, section 2.2): the next token's embedding and the main hidden state,
- * each normed, side by side through one projection, then a layer like the last one and the shared head. Its projection is
+/* Multi-token prediction, one depth (DeepSeek-V3 report, section 2.2): the next token's embedding and the hidden state before,
+ * each normed, side by side through one projection, then its layers (one like the last) and the shared head. Its projection is
  * whole on every tp rank and works on the sequence-parallel tokens. */
 #include "models/build.h"
 
-struct mtp_w build_mtp_weights(struct build *b, struct weight head)
+struct mtp_w build_mtp_weights(struct build *b, int depth, struct weight head)
 {
     const struct model *m = &b->j->model;
-    struct mtp_w w = { .table = build_embedding_table(b) };
-    b->layer = m->layers;
+    struct mtp_w w = { .table = build_embedding_table(b), .n = model_mtp_layers(m) };
+    w.layer = arena_alloc(b->arena, (size_t)w.n * sizeof *w.layer);
+    b->layer = m->layers + depth;
     w.enorm = build_weight(b, build_param(b, PARAM_MTP_ENORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
     w.hnorm = build_weight(b, build_param(b, PARAM_MTP_HNORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
     w.proj = build_weight(b, build_param(b, PARAM_MTP_PROJ, m->hidden, 2 * m->hidden, SHARD_NONE, 0));
     w.head = (struct head_w){ build_weight(b, build_param(b, PARAM_MTP_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0)), head };
-    w.layer = build_layer_weights(b, model_is_moe(m, m->layers));
+    for (int i = 0; i < w.n; i++) w.layer[i] = build_layer_weights(b, model_mtp_layer(m, i));
     b->layer = -1;
     return w;
 }
 
-void build_mtp_fwd(struct build *b, const struct mtp_w *w, int h, int token, int label, struct mtp_kept *k)
+int build_mtp_fwd(struct build *b, const struct mtp_w *w, int depth, int h, int token, int label, struct mtp_kept *k)
 {
     b->flags |= OP_MTP;
-    b->layer = b->j->model.layers;
+    b->layer = b->j->model.layers + depth;
     k->h = h;
     k->token = token;
     k->e = build_embedding_fwd(b, token, w->table);
@@ -28,18 +29,22 @@ void build_mtp_fwd(struct build *b, const struct mtp_w *w, int h, int token, int
     k->hn = emit_norm(b, h, w->hnorm);
     k->cat = emit_like(b, h, 2 * b->j->model.hidden);
     emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k->cat }, .read = { k->en, k->hn } });
-    const int x = emit_gemm(b, k->cat, w->proj);
-    build_head_fwd(b, &w->head, build_layer_fwd(b, &w->layer, x, &k->layer), label, &k->head);
+    int x = emit_gemm(b, k->cat, w->proj);
+    k->layer = arena_alloc(b->arena, (size_t)w->n * sizeof *k->layer);
+    for (int i = 0; i < w->n; i++) x = build_layer_fwd(b, &w->layer[i], x, &k->layer[i]);
+    build_head_fwd(b, &w->head, x, label, &k->head);
     b->layer = -1;
     b->flags &= ~OP_MTP;
+    return x;
 }
 
-int build_mtp_bwd(struct build *b, const struct mtp_w *w, int dh, const struct mtp_kept *k)
+int build_mtp_bwd(struct build *b, const struct mtp_w *w, int depth, int dh, int dnext, const struct mtp_kept *k)
 {
     b->flags |= OP_MTP;
-    b->layer = b->j->model.layers;
-    const int dy = build_head_bwd(b, &w->head, &k->head);
-    const int dx = build_layer_bwd(b, &w->layer, dy, &k->layer);
+    b->layer = b->j->model.layers + depth;
+    int dx = build_head_bwd(b, &w->head, &k->head);
+    if (dnext) dx = emit_add(b, dx, dnext);
+    for (int i = w->n - 1; i >= 0; i--) dx = build_layer_bwd(b, &w->layer[i], dx, &k->layer[i]);
     const int dcat = emit_dgrad(b, dx, w->proj);
     emit_wgrad(b, k->cat, dx, w->proj);
     const int den = emit_like(b, k->h, b->j->model.hidden), dhn = emit_like(b, k->h, b->j->model.hidden);

@@ -189,6 +189,15 @@ int emit_scatter(struct build *b, enum group g, int x)
     return y;
 }
 
+int emit_exchange(struct build *b, int x, double more)
+{
+    if (b->pr->group_size[GROUP_CP] == 1) return x;
+    const int y = emit_like(b, x, (int)(b->pr->buf[x].cols / more));
+    b->pr->buf[y].rows = (int64_t)((double)b->pr->buf[x].rows * more);
+    emit(b, OP_EXCHANGE, STREAM_CP, GROUP_CP, (struct io){ .write = { y }, .read = { x } });
+    return y;
+}
+
 void emit_all_reduce(struct build *b, enum group g, int x, int max)
 {
     if (b->pr->group_size[g] == 1) return;

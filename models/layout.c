@@ -240,8 +240,8 @@ enum err layout_parse(struct layout *l, const char *text, int layers, int mtp, i
                     (long long)pp * vpp, LAYOUT_CHUNKS);
     if (layers < 1 || layers > SYMBOLS)
         return fail(d, ERR_LIMIT, "layout of %d layers: 1 to %d are supported", layers, SYMBOLS);
-    if (mtp < 0 || mtp > 1) return fail(d, ERR_LIMIT, "mtp %d: 0 or 1 MTP layers are supported", mtp);
-    struct layout made = { .n_chunk = pp * vpp, .mtp_chunk = -1 };
+    if (mtp < 0 || mtp > SYMBOLS) return fail(d, ERR_LIMIT, "mtp %d: 0 to %d MTP depths are supported", mtp, SYMBOLS);
+    struct layout made = { .n_chunk = pp * vpp, .mtp_chunk = -1, .mtp = mtp };
     if (strcmp(text, "auto") == 0)
         TRY(spread(&made, layers, mtp, pp, vpp, d));
     else if (is_counts(text))
@@ -261,6 +261,11 @@ static const char *layers_text(struct arena *a, int n, int most)
     return n <= most ? arena_printf(a, "%.*s", n, "tttt") : arena_printf(a, "t*%d", n);
 }
 
+static const char *mtp_text(struct arena *a, int n)
+{
+    return n > 1 ? arena_printf(a, "m*%d", n) : "m";
+}
+
 /* Chunks from `c` on that hold the same layers and nothing else: not the first, not the last. */
 static int alike(const struct layout *l, int c)
 {
@@ -277,7 +282,7 @@ char *layout_text(struct arena *a, const struct layout *l)
         if (n > 1)
             text = arena_printf(a, "%s(%s|)*%d", text, layers_text(a, t, WRITTEN_OUT), n);
         else
-            text = arena_printf(a, "%s%s%s%s", text, layers_text(a, t, 1), l->mtp_chunk == c ? "m" : "",
+            text = arena_printf(a, "%s%s%s%s", text, layers_text(a, t, 1), l->mtp_chunk == c ? mtp_text(a, l->mtp) : "",
                                 last ? "L" : "|");
         c += n;
     }

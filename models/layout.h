@@ -10,7 +10,7 @@ enum { LAYOUT_CHUNKS = 1024 };
 struct layout {
     int32_t n_chunk;                        /* pp * vpp                                               */
     int32_t first[LAYOUT_CHUNKS + 1];       /* layers first[c] .. first[c + 1] - 1 stand on chunk c    */
-    int32_t mtp_chunk;                      /* where m stands; -1: none. E is on 0, L on the last one  */
+    int32_t mtp_chunk, mtp;                 /* where m stands, -1: none, and how many. E is on 0, L on the last one */
 };
 
 /* `text`: Megatron's string ("Et|(tt|)*30mL": E embedding, t layer, m MTP, L loss, | next chunk, x*n and (..)*n

@@ -95,6 +95,7 @@ static enum err model_check_mla(const struct model *m, struct diag *d)
         return fail(d, ERR_CONFIG, "positions = none with mla: its keys have a rotary part, use rope");
     if (m->bias & (1 << BIAS_QKV | 1 << BIAS_O))
         return fail(d, ERR_CONFIG, "bias = qkv or o with mla: no published model has them, remove them");
+    if (m->sinks) return fail(d, ERR_CONFIG, "sinks = 1 with mla: no published model has them, use 0");
     if (m->kv_lora < 1)
         return fail(d, ERR_CONFIG, "kv_lora = %d with mla: give the rank of the keys' latent", m->kv_lora);
     if (m->qk_nope < 1)

@@ -59,7 +59,6 @@ const char *model_cost_only(const struct model *m)
     if (m->window) return "sliding windows";
     if (m->sinks) return "attention sinks";
     if (m->moe_latent) return "latent experts";
-    if (m->group_score != GROUP_SCORE_TOP2) return "groups scored by their best expert";
     if (m->mtp > 1) return "more than one MTP depth";
     return NULL;
 }

@@ -160,11 +160,13 @@ static void work_attention(struct work *w, const struct program *pr, const struc
 {
     const int backward = o->kind == OP_ATTN_BWD;
     const int q = o->io.read[0], out = backward ? o->io.read[3] : o->io.write[0];
-    const double per_col = (double)program_rows(pr, q, even) * pr->seq;     /* 2 FLOP, half the square */
+    const double seen = 2 * model_context(pr->seq, o->window);              /* half of it on average */
+    const double per_col = (double)program_rows(pr, q, even) * seen;        /* 2 FLOP, half the square */
     const double qk_flop = per_col * pr->buf[q].cols, pv_flop = per_col * pr->buf[out].cols;
     w->rows = program_rows(pr, q, even);
     w->cols = pr->buf[q].cols;
-    w->inner = pr->seq;
+    w->inner = (int64_t)seen;
+    w->experts = pr->buf[backward ? o->io.read[4] : o->io.write[1]].cols;
     w->dtype = dtype_peak((enum dtype)pr->buf[q].dtype);
     w->flop = backward ? 3 * qk_flop + 2 * pv_flop : qk_flop + pv_flop;
     w->model_flop = o->flags & OP_RECOMPUTE ? 0 : (backward ? 2 : 1) * (qk_flop + pv_flop);
@@ -181,10 +183,24 @@ static void work_wire(struct work *w, const struct program *pr, const struct op 
     case OP_DISPATCH: case OP_COMBINE: w->wire_B = read_B * share; break;
     case OP_ALL_REDUCE: case OP_ALL_MAX: w->wire_B = 2 * add_B * share; break;
     case OP_GRAD_SCATTER: case OP_PARAM_GATHER: w->wire_B = add_B * share; break;
+    case OP_EXCHANGE: w->wire_B = read_B * share; break;
     case OP_SEND: w->wire_B = read_B; break;
     case OP_RECV: w->wire_B = write_B; break;
     default: break;
     }
+}
+
+/* Of Mamba's mixer: convolution, chunk states, their passing, chunk outputs and the gated norm are kernels that read what the
+ * one before wrote: input and output pass once more, states twice more. Backward does all of it again, then its own. */
+static void work_scan(struct work *w, const struct program *pr, const struct op *o, const int64_t even[2])
+{
+    const int backward = o->kind == OP_SCAN_BWD, state = o->io.write[backward ? 1 : 2];
+    const double x_B = bytes_of(pr, o->io.read[0], even), y_B = bytes_of(pr, o->io.write[backward ? 0 : 1], even);
+    const double state_B = bytes_of(pr, state, even), times = backward ? 2 : 1;
+    w->read_B += times * (x_B + y_B + 2 * state_B);
+    w->write_B += times * (x_B + state_B);
+    w->flop = times * MODEL_SCAN_FLOP * rows_of(pr, o->io.read[0], even) * pr->buf[state].cols;
+    w->model_flop = o->flags & OP_RECOMPUTE ? 0 : w->flop;
 }
 
 /* Ops that touch only a part of an operand. */
@@ -211,6 +227,7 @@ static void work_parts(struct work *w, const struct program *pr, const struct op
     case OP_SUMSQ:
         w->read_B = bytes_of(pr, o->io.read[0], even) * part;
         break;
+    case OP_SCAN: case OP_SCAN_BWD: work_scan(w, pr, o, even); break;
     case OP_HOLD: case OP_SIZES: case OP_DATA:
         w->read_B = w->write_B = 0;
         break;

@@ -13,7 +13,7 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
  * [out, in]: y = x w^T. Grouped weights are [experts here * out, in]. w+ means accumulated into. `a?` may be 0.
  * Who must read what is checked in emit(): every position without `?` is there. */
 #define OP_LIST(X)                                                                                                \
-    X(DATA, HOST, "token?, label?, label2? <-")      /* int32 rows of this cp slice, each one place further */    \
+    X(DATA, HOST, "token?, label?, label2?, label3? <-") /* int32 rows of this cp slice, each one place further */ \
     X(EMBED, MEMORY, "y <- token, table")            /* rows of the vocabulary held here, zero elsewhere */       \
     X(EMBED_BWD, MEMORY, "table_g+ <- token, dy")                                                                 \
     X(NORM, MEMORY, "y, rstd? <- x, w")                     /* RMSNorm over each run of w.cols columns (heads of x       \
@@ -28,8 +28,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(MLA_QKV, MEMORY, "q, k, v <- qb, kvb, krope")  /* rope on the last qk_rope columns of q, and on krope,      \
                                                         which every head's k gets */                              \
     X(MLA_QKV_BWD, MEMORY, "dqb, dkvb, dkrope <- dq, dk, dv")                                                     \
-    X(ATTN, ATTENTION, "o, lse <- q, k, v")          /* causal; k and v may have cp times the rows of q */        \
-    X(ATTN_BWD, ATTENTION, "dq, dk, dv <- q, k, v, o, lse, do")                                                   \
+    X(ATTN, ATTENTION, "o, lse <- q, k, v, sink?")   /* causal; k and v may have cp times the rows of q */        \
+    X(ATTN_BWD, ATTENTION, "dq, dk, dv, sink_g?+ <- q, k, v, o, lse, do")                                         \
     X(GEMM, GEMM, "y <- x, w, bias?")                                                                             \
     X(DGRAD, GEMM, "dx <- dy, w")                                                                                 \
     X(WGRAD, GEMM, "w_g+, bias_g?+ <- x, dy")                                                                     \
@@ -80,7 +80,11 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(ACT, MEMORY, "y <- up, prob?")                 /* gelu or squared relu, times the row's prob */             \
     X(ACT_BWD, MEMORY, "dup, dprob? <- up, dy, prob?")                                                            \
     X(AMAX, MEMORY, "amax <- x")                     /* the largest magnitude, of x transformed too for NVFP4 */  \
-    X(QUANTIZE, MEMORY, "row?, col? <- x, amax?")    /* copies of low precision, scaled along rows, along columns */
+    X(QUANTIZE, MEMORY, "row?, col? <- x, amax?")    /* copies of low precision, scaled along rows, along columns */ \
+    X(SCAN, MEMORY, "y, raw, state <- x, w")         /* Mamba-2: convolution, chunked scan, gated norm; raw: before the norm; \
+                                                        state: scratch, one a chunk */                            \
+    X(SCAN_BWD, MEMORY, "dx, state, w_g+ <- x, raw, dy, w")                                                       \
+    X(EXCHANGE, COMM, "y <- x")                      /* all-to-all of equal parts: rows for columns, or back */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,
@@ -115,6 +119,7 @@ struct op {
     uint8_t kind, stream, group, half, flags;
     int16_t layer;          /* 0 .. layers - 1; layers + i: MTP i; -1: none                                       */
     int16_t part;           /* where two passes may be interleaved (build.h)                                      */
+    int32_t window;         /* ATTN: tokens seen back; 0: all                                                      */
     int16_t copies;         /* SUMSQ: how many ranks hold the same gradient; else 1                               */
     struct io io;
 };

@@ -56,7 +56,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("ep-overlap", BOOL, ep_overlap, 0, 0, 0, 1, "0", "1: expert exchange under the other half (fwd-bwd)")  \
     X("split-wgrad", BOOL, split_wgrad, 0, 0, 0, 1, "0", "1: weight gradients are passes of their own")      \
     X("sp", BOOL, sp, 0, plan_auto, 0, 1, "auto", "sequence parallel; auto: when tp > 1")                    \
-    X("mtp", INT, mtp, 0, plan_auto, 0, 1, "auto", "multi-token-prediction layers; auto: the model's")       \
+    X("mtp", INT, mtp, 0, plan_auto, 0, MODEL_MTP, "auto", "multi-token-prediction depths; auto: the model's") \
     X("capacity", NUMBER, capacity, 0, plan_capacities, 1, 1e6, "auto",                                      \
       "rows of routed buffers over even routing")                                                            \
     X("expert-capacity", NUMBER, expert_capacity, 0, 0, 0, 1e6, "0",                                         \

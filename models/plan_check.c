@@ -46,7 +46,7 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "grads", p->grads, 0, STATE_BF16 }, { "moments", p->moments, 0, STATE_FP8 },
         { "master", p->master, 0, MASTER_REMAINDER }, { "fp8-param-gather", p->fp8_param_gather, 0, 1 },
         { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 },
-        { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, 1 },
+        { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, MODEL_MTP },
     };
     for (int i = 0; i < LEN(row); i++)
         if (row[i].value < row[i].lo || row[i].value > row[i].hi)
@@ -103,8 +103,17 @@ static enum err cut(const char *what, int size, const char *key, int degree, str
                 what, size, key, size);
 }
 
+/* Megatron-LM core/ssm/mamba_context_parallel.py: heads and groups are cut over tp, then over cp. */
+static enum err check_mamba_cut(const struct plan *p, const struct model *m, struct diag *d)
+{
+    if (model_count_mixer(m, MIXER_MAMBA) == 0) return OK;
+    TRY(cut("mamba_groups", m->mamba_groups, "tp", p->tp, d));
+    return cut("mamba_groups / tp", m->mamba_groups / p->tp, "cp", p->cp, d);
+}
+
 static enum err check_attention_cut(const struct plan *p, const struct model *m, struct diag *d)
 {
+    if (*m->pattern) TRY(check_mamba_cut(p, m, d));
     TRY(cut("heads", m->heads, "tp", p->tp, d));
     if (m->attention == ATTENTION_MLA || m->kv_heads < 1) return OK;
     if (m->kv_heads % p->tp && p->tp % m->kv_heads)
@@ -117,7 +126,7 @@ static enum err check_attention_cut(const struct plan *p, const struct model *m,
 
 static enum err check_mlp_cut(const struct plan *p, const struct model *m, struct diag *d)
 {
-    if (m->experts == 0 || m->dense_layers > 0) TRY(cut("ffn", m->ffn, "tp", p->tp, d));
+    if (model_count_ffn(m, FFN_DENSE) > 0) TRY(cut("ffn", m->ffn, "tp", p->tp, d));
     if (m->experts > 0 && m->shared_ffn > 0) TRY(cut("shared_ffn", m->shared_ffn, "tp", p->tp, d));
     return OK;
 }
@@ -219,12 +228,15 @@ static enum err check_groups(const struct plan *p, struct diag *d)
     return OK;
 }
 
-static enum err check_fwd_bwd(const struct plan *p, struct diag *d)
+static enum err check_fwd_bwd(const struct plan *p, const struct model *m, struct diag *d)
 {
     if (p->schedule != SCHEDULE_FWD_BWD) return OK;
     if (p->ep == 1)
         return fail(d, ERR_CONFIG,
                     "schedule fwd-bwd hides expert exchange, but ep is 1: raise ep, or set ep-overlap 0");
+    if (*m->pattern)
+        return fail(d, ERR_LIMIT, "schedule fwd-bwd weaves equal layers, but model %s has a pattern: set ep-overlap 0",
+                    m->name);
     if (p->pp > 1 && p->vpp == 1)
         return fail(d, ERR_CONFIG,
                     "schedule fwd-bwd with pp %d needs vpp above 1: raise vpp, or set ep-overlap 0", p->pp);
@@ -438,7 +450,7 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_batch(p, d));
     TRY(check_schedule(p, d));
     TRY(check_groups(p, d));
-    TRY(check_fwd_bwd(p, d));
+    TRY(check_fwd_bwd(p, m, d));
     TRY(check_recompute(p, m, d));
     TRY(check_capacity(p, m, d));
     TRY(check_stack(p, m, &j->stack, d));

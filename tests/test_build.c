@@ -15,6 +15,13 @@ static const char *const plans[] = {
     "model mlm-gpt-1.7b system h100-sxm gpus 8 tp 2 cp 2 gbs 64 seq 4096",
     "model qwen2-57b-a14b system h100-sxm gpus 64 tp 2 pp 4 ep 4 gbs 256 seq 4096",
     "model qwen2-57b-a14b system h100-sxm gpus 8 tp 4 ep 8 gbs 64 seq 4096",
+    "model deepseek-v2 system b200 gpus 64 tp 2 pp 4 ep 8 gbs 64 seq 4096",
+    "model moonlight-16b-a3b system h100-sxm gpus 16 tp 2 cp 2 ep 8 gbs 64 seq 4096 recompute mla_up_proj+layernorm",
+    "model gpt-oss-20b system h100-sxm gpus 8 tp 2 ep 4 gbs 64 seq 4096",
+    "model gpt-oss-120b system gb200-nvl72 gpus 64 ep 64 gbs 64 seq 8192",
+    "model nemotron3-nano-30b-a3b system gb200-nvl72 gpus 16 tp 2 pp 2 ep 8 gbs 64 seq 8192",
+    "model nemotron3-super-120b-a12b system h100-sxm gpus 64 cp 2 ep 32 gbs 512 seq 8192 recompute moe_act+layernorm",
+    "model nemotron3-super-120b-a12b system gb200-nvl72 gpus 64 tp 2 pp 2 ep 32 gbs 512 seq 8192 recompute full",
     "model tiny-moe system host gpus 8 tp 2 pp 2 ep 2 etp 2 gbs 8 seq 64",
 };
 

@@ -142,7 +142,7 @@ START_TEST(refusals_have_words_of_their_own)
         { "2,99999999999999999999", 4, 0, 2, 1, ERR_CONFIG, { "more than 8192 layers at entry 1" } },
         { "4", 4, 0, 2, 1, ERR_CONFIG, { "1 chunks", "pp 2 x vpp 1 = 2" } },
         { "auto", 4, 0, 64, 64, ERR_LIMIT, { "4096 chunks", "1024" } },
-        { "auto", 4, 2, 1, 1, ERR_LIMIT, { "mtp 2" } },
+        { "auto", 4, 9000, 1, 1, ERR_LIMIT, { "mtp 9000" } },
         { "auto", 0, 0, 1, 1, ERR_LIMIT, { "of 0 layers" } },
         { "auto", 2, 1, 5, 1, ERR_CONFIG, { "pp 5 x vpp 1 = 5 chunks", "2 layers", "at most 4" } },
     };

@@ -156,6 +156,13 @@ static double pair_score(const float *v, int size)
     return best;
 }
 
+static double group_score(const float *v, int size, const struct route_rule *r)
+{
+    double best = v[0];
+    for (int i = 1; i < size; i++) best = fmax(best, v[i]);
+    return r->group_max ? best : pair_score(v, size);
+}
+
 /* Is expert e chosen: its group is beaten by fewer than `kept` others, and e by fewer than topk experts of
  * kept groups. */
 static int chosen(const float *v, int e, const struct route_rule *r)
@@ -164,9 +171,9 @@ static int chosen(const float *v, int e, const struct route_rule *r)
     int kept[WIDE] = {0}, beaten = 0;
     for (int g = 0; g < r->groups; g++) {
         int by = 0;
-        const double mine = pair_score(v + g * size, size);
+        const double mine = group_score(v + g * size, size, r);
         for (int o = 0; o < r->groups; o++) {
-            const double other = pair_score(v + o * size, size);
+            const double other = group_score(v + o * size, size, r);
             by += other > mine || (other == mine && o < g);
         }
         kept[g] = by < r->kept;
@@ -181,6 +188,8 @@ START_TEST(group_limits_choose_as_defined)
     static const struct route_rule rules[] = {
         {.experts = 256, .topk = 8, .groups = 8, .kept = 4, .sigmoid = 1, .norm_topk = 1, .scale = 2.5},
         {.experts = 160, .topk = 6, .groups = 8, .kept = 3, .scale = 16},
+        {.experts = 160, .topk = 6, .groups = 8, .kept = 3, .group_max = 1, .scale = 16},
+        {.experts = 8, .topk = 2, .groups = 8, .kept = 2, .group_max = 1, .scale = 1},
         {.experts = 8, .topk = 3, .groups = 4, .kept = 2, .sigmoid = 1, .scale = 1},
         {.experts = 256, .topk = 8, .groups = 1, .kept = 1, .sigmoid = 1, .scale = 1},
     };
