@@ -33,6 +33,7 @@ struct hunt {
     struct grid_state *grid;
     struct need least;                      /* the plan that comes nearest to fitting */
     double *first_s; int top;               /* the lowest steps found, ascending; how many are asked for */
+    int most;                               /* plans simulated at most */
     double room_B;                          /* bytes left for what the program holds  */
     struct search_result *r;
 };
@@ -232,7 +233,7 @@ static double limit_s(const struct hunt *h)
 
 static void hunt(struct hunt *h)
 {
-    while (h->n_heap && h->heap[0].bound_s < limit_s(h) && h->r->simulated < SEARCH_SIMULATE) {
+    while (h->n_heap && h->heap[0].bound_s < limit_s(h) && h->r->simulated < h->most) {
         const struct node n = heap_pop(h);
         switch ((enum level)n.level) {
         case LEVEL_MANY: open_many(h, &n); break;
@@ -342,7 +343,7 @@ static enum err nothing_fits(const struct hunt *h, struct diag *d)
     const double overhead_B = h->job->system.memory_B - h->room_B, gib = 1 << 30;
     if (h->n_heap)
         return fail(d, ERR_NO, "none of the %d plans simulated fits, others were not looked at: fix some options",
-                    SEARCH_SIMULATE);
+                    h->most);
     return fail(d, ERR_NO,
                 "nothing fits: the plan that needs least (tp %d cp %d pp %d ep %d etp %d mbs %d) needs %s "
                 "%.1f GiB of %.1f GiB on its worst GPU%s: use more GPUs, or GPUs with more memory",
@@ -363,6 +364,7 @@ static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, 
 {
     *h = (struct hunt){ .job = j, .arena = a, .r = r, .least.live_B = INFINITY };
     h->top = ask->top > 0 ? ask->top : 1;
+    h->most = ask->simulate > 0 && ask->simulate < SEARCH_SIMULATE ? ask->simulate : SEARCH_SIMULATE;
     h->room_B = j->system.memory_B - j->system.overhead_B - j->stack.overhead_B;
     search_space_init(&h->space, a, j, ask->fixed);
     search_view_init(&h->views, a, &h->space);

@@ -16,8 +16,9 @@ struct search_result {
     int proven; double gap;                         /* (best step - best unsimulated bound) / best step */
     double total_s;
 };
-/* fixed: one byte per plan option, 1: the user gave it, do not vary. */
-struct search_ask { int top; char fixed[64]; };
+/* fixed: one byte per plan option, 1: the user gave it, do not vary. simulate: plans simulated at most, no more than
+ * SEARCH_SIMULATE, which 0 stands for. */
+struct search_ask { int top; char fixed[64]; int simulate; };
 /* `j` (plan_read_open) carries model, system, stack, gpus, seq, gbs, precision and whatever is fixed. ERR_NO,
  * with the result filled, when nothing passes the rules or nothing fits: the text says what comes nearest.
  * ERR_CONFIG when every plan is refused alike, in plan_check's words. Same answer every time; only total_s is

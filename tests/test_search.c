@@ -382,6 +382,39 @@ START_TEST(hits_are_predictions_and_repeat)
 }
 END_TEST
 
+/* A search that may simulate only few plans says how far the best may be: no plan is better than its gap allows. */
+START_TEST(a_cut_search_says_its_gap)
+{
+    static const int cut[] = { 1, 2, 4, 8 };
+    struct setting t;
+    struct search_result whole, r;
+    struct search_ask ask = { .top = 3 };
+    struct diag d = { 0 };
+    int unproven = 0;
+    setting_open(&t, answers[_i]);
+    memcpy(ask.fixed, t.fixed, sizeof ask.fixed);
+    ck_assert_int_eq(search_run(&whole, &t.arena, t.job, &ask, &d), OK);
+    ck_assert(whole.proven && whole.gap == 0);
+    for (int i = 0; i < LEN(cut); i++) {
+        ask.simulate = cut[i];
+        const enum err e = search_run(&r, &t.arena, t.job, &ask, &d);
+        ck_assert_int_le(r.simulated, cut[i]);
+        if (e != OK) {
+            ck_assert_msg(e == ERR_NO && strstr(d.text, "others were not looked at"), "%s", d.text);
+            ck_assert(!r.proven);
+            continue;
+        }
+        const double best_s = whole.hit[0].step_s, mine_s = r.hit[0].step_s;
+        ck_assert_double_ge(mine_s, best_s);
+        ck_assert(r.proven ? mine_s == best_s && r.gap == 0 : r.gap > 0 && r.gap < 1);
+        ck_assert_double_ge(best_s, mine_s * (1 - r.gap) * (1 - 1e-12));
+        unproven += !r.proven;
+    }
+    ck_assert_int_gt(unproven, 0);
+    arena_free(&t.arena);
+}
+END_TEST
+
 /* Every folding has its fate: refused by a rule or by memory, looked at, or bounded out. */
 START_TEST(grids_are_accounted_for)
 {
@@ -440,6 +473,7 @@ int main(void)
     tcase_add_loop_test(all, blocks_see_their_keys, 0, 2);
     tcase_add_loop_test(all, pruned_is_brute_force, 0, 24);
     tcase_add_loop_test(all, hits_are_predictions_and_repeat, 0, LEN(answers));
+    tcase_add_loop_test(all, a_cut_search_says_its_gap, 0, LEN(answers));
     tcase_add_test(all, grids_are_accounted_for);
     tcase_add_loop_test(all, refused_in_words, 0, LEN(refused));
     suite_add_tcase(suite, all);
