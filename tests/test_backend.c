@@ -139,12 +139,12 @@ START_TEST(adamw_takes_its_state_from_the_slice)
 {
     struct job j = job_init();
     struct diag d;
-    float w[WHOLE] = {0}, g[WHOLE], m[PART] = {0}, v[PART] = {0}, metric[4] = {0, 0, 36, 0};
+    float w[WHOLE], g[WHOLE], m[PART] = {0}, v[PART] = {0}, metric[4] = {0, 0, 36, 0};
     const struct op o = {.kind = OP_ADAMW,
                          .io = {.add = {FLOATS, 0, FLOATS, FLOATS}, .read = {FLOATS, FLOATS}}};
     struct call c = call_init(&j, &o, &d);
-    for (int i = 0; i < WHOLE; i++) g[i] = 2;
-    j.plan.beta1 = 0.9, j.plan.beta2 = 0.99, j.plan.adam_eps = 1e-8, j.plan.clip = 3;
+    for (int i = 0; i < WHOLE; i++) g[i] = 2, w[i] = 4;
+    j.plan.beta1 = 0.9, j.plan.beta2 = 0.99, j.plan.adam_eps = 1e-8, j.plan.clip = 3, j.plan.weight_decay = 0.25;
     c.me = 1, c.members = MEMBERS;
     c.add[0] = (struct operand){w, WHOLE, 1};
     c.add[2] = (struct operand){m, PART, 1};
@@ -152,7 +152,7 @@ START_TEST(adamw_takes_its_state_from_the_slice)
     c.read[0] = (struct operand){g, WHOLE, 1};
     c.read[1] = (struct operand){metric, 4, 1};
     ck_assert_int_eq(backend_cpu_launch[OP_ADAMW](&c), OK);
-    for (int i = 0; i < WHOLE; i++) ck_assert_double_eq_tol(w[i], i / PART == 1 ? -0.5 : 0, 1e-6);
+    for (int i = 0; i < WHOLE; i++) ck_assert_double_eq_tol(w[i], i / PART == 1 ? 4 - 0.5 * (1 + 0.25 * 4) : 4, 1e-6);
     for (int i = 0; i < PART; i++)
         ck_assert_double_eq_tol(m[i], 0.1 * 2 * 3 / 6, 1e-6); /* norm 6 clipped to 3 */
 }
