@@ -40,12 +40,25 @@ static const char *echo(struct arena *a, const struct plan *p, const char *key)
     return o ? cfg_echo(arena_alloc(a, ECHO_B), ECHO_B, p, o) : "";
 }
 
+/* ", order tp-cp-ep-pp-dp": what most plans leave alone, where this one does not. */
+static const char *unusual(struct arena *a, const struct plan *p)
+{
+    static const char *const keys[] = { "order", "precision", "optimizer", "ep-overlap", "split-wgrad", "load" };
+    const char *text = "";
+    for (int i = 0; i < LEN(keys); i++) {
+        const char *value = echo(a, p, keys[i]);
+        if (strcmp(value, cfg_opt(plan_opts, plan_n_opt, keys[i])->def) != 0)
+            text = arena_printf(a, "%s, %s %s", text, keys[i], value);
+    }
+    return text;
+}
+
 char *answer_plan_line(struct arena *a, const struct plan *p)
 {
     return arena_printf(
-        a, "pp %d x (tp %d cp %d dp %d | etp %d ep %d edp %d), %s, vpp %d, mbs %d, %d micro-batches, recompute %s",
+        a, "pp %d x (tp %d cp %d dp %d | etp %d ep %d edp %d), %s, vpp %d, mbs %d, %d micro-batches, recompute %s%s",
         p->pp, p->tp, p->cp, p->dp, p->etp, p->ep, p->edp, echo(a, p, "schedule"), p->vpp, p->mbs, p->n_micro,
-        echo(a, p, "recompute"));
+        echo(a, p, "recompute"), unusual(a, p));
 }
 
 static enum answer_line line_of(enum group g)

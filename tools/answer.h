@@ -6,7 +6,8 @@
 
 /* Every option of the plan as the answer used it, with dp, edp and n_micro, which follow. */
 json_t *answer_plan(struct arena *a, const struct plan *p);
-/* One line for people: "64 GPUs: tp 1 cp 1 pp 4 dp 16 | etp 1 ep 8 edp 2 | vpp 2, ...". */
+/* One line for people: "pp 4 x (tp 1 cp 1 dp 16 | etp 1 ep 8 edp 2), interleaved, vpp 2, ...", and at its end what is
+ * not as usual. */
 char *answer_plan_line(struct arena *a, const struct plan *p);
 
 /* Where a step went: the lines sum to the step, which is the last. exposed.ep holds ep, etp and tp-ep, and so on.

@@ -109,8 +109,8 @@ static enum err read_word(struct reader *r, const char *word, struct diag *d)
 {
     const struct args_spec *s = r->spec;
     if (r->to->n_word >= s->max_words)
-        return fail(d, ERR_CONFIG, "'%s': %s takes at most %d word(s): moefold %s %s", cfg_shown(word).text,
-                    s->verb, s->max_words, s->verb, s->words);
+        return fail(d, ERR_CONFIG, "'%s' is one word too many: moefold %s %s", cfg_shown(word).text, s->verb,
+                    s->words);
     r->to->word[r->to->n_word++] = word;
     return OK;
 }

@@ -21,8 +21,8 @@ static const struct report_col hit_cols[] = {
     { NULL, "#", REPORT_INT, offsetof(struct hit_row, place) },
     { NULL, "", REPORT_TEXT, offsetof(struct hit_row, same) },
     { "step_s", "step", REPORT_S, offsetof(struct hit_row, hit.step_s) },
-    { "tflops_gpu", "TFLOPS/GPU", REPORT_NUMBER, offsetof(struct hit_row, hit.tflops) },
-    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_NUMBER, offsetof(struct hit_row, hit.tokens_per_s_gpu) },
+    { "tflops_gpu", "TFLOPS/GPU", REPORT_TENTHS, offsetof(struct hit_row, hit.tflops) },
+    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_TENTHS, offsetof(struct hit_row, hit.tokens_per_s_gpu) },
     { "peak_gib", NULL, REPORT_GIB, offsetof(struct hit_row, hit.peak_B) },
     { NULL, "memory", REPORT_GIB, offsetof(struct hit_row, needs_B) },
     { NULL, "plan", REPORT_TEXT, offsetof(struct hit_row, line) },
@@ -40,20 +40,20 @@ static const struct report_col grid_cols[] = {
     { "bounded_out", NULL, REPORT_LONG, offsetof(struct search_result, grids_bounded_out) },
 };
 static const struct report_col count_cols[] = {
-    { NULL, "parallel grids", REPORT_LONG, offsetof(struct search_result, grids) },
-    { NULL, "  that pass every rule", REPORT_LONG, offsetof(struct search_result, grids_valid) },
+    { NULL, "pairs of foldings that suit the model", REPORT_LONG, offsetof(struct search_result, grids) },
+    { NULL, "  with a plan that passes every rule", REPORT_LONG, offsetof(struct search_result, grids_valid) },
+    { NULL, "  left unopened: a bound says slower", REPORT_LONG, offsetof(struct search_result, grids_bounded_out) },
     { NULL, "  opened", REPORT_LONG, offsetof(struct search_result, grids_opened) },
-    { NULL, "  bounded out", REPORT_LONG, offsetof(struct search_result, grids_bounded_out) },
     { NULL, "plans in the space", REPORT_LONG, offsetof(struct search_result, plans) },
     { "priced", "  priced", REPORT_LONG, offsetof(struct search_result, priced) },
-    { "fits", "  that fit", REPORT_LONG, offsetof(struct search_result, fits) },
-    { "simulated", "  simulated", REPORT_LONG, offsetof(struct search_result, simulated) },
+    { "simulated", "  simulated whole", REPORT_LONG, offsetof(struct search_result, simulated) },
+    { "fits", "    that fit", REPORT_LONG, offsetof(struct search_result, fits) },
     { "proven", "proven best", REPORT_BOOL, offsetof(struct search_result, proven) },
     { "gap", "  gap to the best bound left", REPORT_SHARE, offsetof(struct search_result, gap) },
     { "total_s", "took", REPORT_S, offsetof(struct search_result, total_s) },
 };
 static const struct report_col reject_cols[] = {
-    { "grids", "grids", REPORT_LONG, offsetof(struct search_reject, grids) },
+    { "grids", "pairs", REPORT_LONG, offsetof(struct search_reject, grids) },
     { "reason", "refused because", REPORT_CHARS, offsetof(struct search_reject, reason) },
 };
 
@@ -86,17 +86,21 @@ static json_t *document(struct arena *a, const struct job *j, const struct searc
     return report_keys(doc, count_cols, LEN(count_cols), r);
 }
 
-static void show(struct arena *a, const struct job *j, const struct search_result *r)
+/* Of `top` plans asked for. */
+static void show(struct arena *a, const struct job *j, const struct search_result *r, int top)
 {
+    const int shown = r->n_hit < top ? r->n_hit : top;
     struct hit_row *row = hit_rows(a, j, r);
     report_table(arena_printf(a,
                               "The best plans for %s on %d GPUs of %s, stack %s, seq %d, global batch %d  (=: "
                               "within 2 %% of the first)",
                               j->model.name, j->plan.gpus, j->system.name, j->stack.name, j->plan.seq, j->plan.gbs),
-                 &(struct report_list){ hit_cols, LEN(hit_cols), row, sizeof *row, r->n_hit }, 0);
+                 &(struct report_list){ hit_cols, LEN(hit_cols), row, sizeof *row, shown }, 0);
+    if (r->n_hit > shown)
+        printf("  and %d more within 2 %% of the first: --top %d\n", r->n_hit - shown, r->n_hit);
     if (r->n_hit) printf("\n  layout of the first: %s\n", layout_text(a, &r->hit[0].plan.split));
     report_lines("How it was found", count_cols, LEN(count_cols), r);
-    report_table("Grids refused",
+    report_table("Pairs of foldings refused",
                  &(struct report_list){ reject_cols, LEN(reject_cols), r->reject, sizeof *r->reject, r->n_reject },
                  -1);
 }
@@ -112,10 +116,12 @@ static enum err answer(struct arena *a, const struct args *args, const struct se
     const enum err e = search_run(&r, a, j, &ask, d);
     if (e != OK && e != ERR_NO) return e;
     if (args->json) report_document(document(a, j, &r));
-    else show(a, j, &r);
+    else show(a, j, &r, f->top);
     if (e != OK || !*f->out) return e;
     const char *text = plan_text(a, &r.hit[0].plan);
-    return save_text(f->out, text, strlen(text), d);
+    TRY(save_text(f->out, text, strlen(text), d));
+    if (!args->json) printf("\n  the first plan is in %s: moefold predict %s\n", f->out, f->out);
+    return OK;
 }
 
 enum err verb_search(int argc, char **argv, struct diag *d)
