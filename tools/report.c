@@ -67,6 +67,7 @@ static void print_value(char to[TEXT_B], const void *row, const struct report_co
     }
     switch (c->kind) {
     case REPORT_INT:    snprintf(to, TEXT_B, "%.0f", x); break;
+    case REPORT_WHOLE:
     case REPORT_LONG:   print_grouped(to, TEXT_B, x); break;
     case REPORT_BOOL:   snprintf(to, TEXT_B, "%s", x != 0 ? "yes" : "no"); break;
     case REPORT_S:      units_human(to, TEXT_B, x, UNIT_S); break;
@@ -76,6 +77,8 @@ static void print_value(char to[TEXT_B], const void *row, const struct report_co
     case REPORT_GIGA:   snprintf(to, TEXT_B, "%.5g", x / 1e9); break;
     case REPORT_SHARE:  snprintf(to, TEXT_B, "%.1f %%", 100 * x); break;
     case REPORT_RATIO:  snprintf(to, TEXT_B, "%.2f", x); break;
+    case REPORT_TENTHS: snprintf(to, TEXT_B, "%.1f", x); break;
+    case REPORT_SIX:    snprintf(to, TEXT_B, "%#.6g", x); break;
     default:            snprintf(to, TEXT_B, "%.6g", x); break;
     }
 }

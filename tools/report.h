@@ -21,6 +21,9 @@ enum report_kind {
     REPORT_GIGA,        /* double; in units of 1e9                           */
     REPORT_SHARE,       /* double, a fraction; people see per cent           */
     REPORT_RATIO,       /* double, two of a kind divided                     */
+    REPORT_TENTHS,      /* double; people see one decimal                    */
+    REPORT_WHOLE,       /* double; people see no decimals, thousands apart   */
+    REPORT_SIX,         /* double; six digits, also when they are zeros      */
     REPORT_NUMBER,      /* double                                            */
 };
 struct report_col { const char *key, *title; enum report_kind kind; size_t at; };

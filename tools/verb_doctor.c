@@ -30,14 +30,20 @@ static struct doctor_check check_file(int i)
     return (struct doctor_check){ files[i].what, *path != NULL, *path ? *path : "absent", files[i].used_by };
 }
 
+#if defined(__clang__)
+#define COMPILER __VERSION__            /* names itself */
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
 static const char *built_with(void)
 {
 #if defined(__SANITIZE_ADDRESS__)
-    return __VERSION__ ", AddressSanitizer";
+    return COMPILER ", AddressSanitizer";
 #elif defined(__SANITIZE_THREAD__)
-    return __VERSION__ ", ThreadSanitizer";
+    return COMPILER ", ThreadSanitizer";
 #else
-    return __VERSION__;
+    return COMPILER;
 #endif
 }
 

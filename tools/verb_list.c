@@ -60,7 +60,7 @@ static enum err model_row(void *row, struct arena *a, const char *name, struct d
     struct list_model *to = row;
     TRY(model_read(&to->m, a, name, d));
     const struct model_params n = model_params(&to->m);
-    to->attention = to->m.attention == ATTENTION_MLA ? "MLA" : "GQA";
+    to->attention = to->m.attention == ATTENTION_MLA ? "MLA" : to->m.kv_heads < to->m.heads ? "GQA" : "MHA";
     to->total = (double)n.total;
     to->active = (double)n.active;
     to->mtp = (double)n.mtp;

@@ -47,8 +47,8 @@ struct view {
 
 static const struct report_col head_cols[] = {
     { "step_s", "step", REPORT_S, offsetof(struct view, r.step_s) },
-    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_NUMBER, offsetof(struct view, r.tokens_per_s_gpu) },
-    { "tflops_gpu", "model TFLOPS/GPU", REPORT_NUMBER, offsetof(struct view, r.tflops_gpu) },
+    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_TENTHS, offsetof(struct view, r.tokens_per_s_gpu) },
+    { "tflops_gpu", "model TFLOPS/GPU", REPORT_TENTHS, offsetof(struct view, r.tflops_gpu) },
     { "mfu", "MFU", REPORT_SHARE, offsetof(struct view, r.mfu) },
     { NULL, "  of the peak", REPORT_TEXT, offsetof(struct view, peak) },
     { "flop_per_token", NULL, REPORT_NUMBER, offsetof(struct view, r.flop_per_token) },
@@ -100,20 +100,20 @@ static const struct report_col place_cols[] = {
     { "link", "slowest link", REPORT_TEXT, offsetof(struct place_row, link) },
 };
 static const struct report_col cost_cols[] = {
-    { "days", "days", REPORT_NUMBER, offsetof(struct cost_row, days) },
-    { "gpu_hours", "GPU-hours", REPORT_NUMBER, offsetof(struct cost_row, gpu_hours) },
-    { "usd", "USD", REPORT_NUMBER, offsetof(struct cost_row, usd) },
-    { "idle_gpu_hours", "GPU-hours idle beside", REPORT_NUMBER, offsetof(struct cost_row, idle_gpu_hours) },
-    { "idle_usd", "USD for those", REPORT_NUMBER, offsetof(struct cost_row, idle_usd) },
+    { "days", "days", REPORT_TENTHS, offsetof(struct cost_row, days) },
+    { "gpu_hours", "GPU-hours", REPORT_WHOLE, offsetof(struct cost_row, gpu_hours) },
+    { "usd", "USD", REPORT_WHOLE, offsetof(struct cost_row, usd) },
+    { "idle_gpu_hours", "GPU-hours idle beside", REPORT_WHOLE, offsetof(struct cost_row, idle_gpu_hours) },
+    { "idle_usd", "USD for those", REPORT_WHOLE, offsetof(struct cost_row, idle_usd) },
     { "goodput", "goodput", REPORT_SHARE, offsetof(struct cost_row, goodput) },
-    { "days_at_goodput", "days at that", REPORT_NUMBER, offsetof(struct cost_row, days_at_goodput) },
+    { "days_at_goodput", "days at that", REPORT_TENTHS, offsetof(struct cost_row, days_at_goodput) },
 };
 static const struct report_col curve_cols[] = {
     { "value", "value", REPORT_TEXT, offsetof(struct curve_row, value) },
     { "feasible", "fits", REPORT_BOOL, offsetof(struct curve_row, feasible) },
     { "step_s", "step", REPORT_S, offsetof(struct curve_row, step_s) },
-    { "tflops_gpu", "TFLOPS/GPU", REPORT_NUMBER, offsetof(struct curve_row, tflops) },
-    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_NUMBER, offsetof(struct curve_row, tokens_per_s_gpu) },
+    { "tflops_gpu", "TFLOPS/GPU", REPORT_TENTHS, offsetof(struct curve_row, tflops) },
+    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_TENTHS, offsetof(struct curve_row, tokens_per_s_gpu) },
     { "peak_gib", "peak", REPORT_GIB, offsetof(struct curve_row, peak_B) },
     { "reason", "why not", REPORT_TEXT, offsetof(struct curve_row, reason) },
 };
@@ -328,7 +328,8 @@ static void show(const struct view *v, struct arena *a, const struct predict_fla
                  v->n_time - 1);
     report_table("Memory of one GPU, by stage, at its peak", ROWS(stage_cols, v->stage, r->n_stage),
                  r->worst_stage);
-    report_table(arena_printf(a, "Alive at the peak of stage %d (%s)", r->worst_stage, r->peak_at),
+    report_table(arena_printf(a, "Alive at the peak of stage %d (%s): most bytes first, by the op that made them",
+                              r->worst_stage, r->peak_at),
                  ROWS(alive_cols, r->alive, r->n_alive), -1);
     report_table("Communication, one rank of that stage, one step", ROWS(comm_cols, v->comm, v->n_comm), -1);
     report_table(arena_printf(a, "Placement: %d NVLink domain(s), %d of %d GPUs used in each, %d left idle",
@@ -339,6 +340,7 @@ static void show(const struct view *v, struct arena *a, const struct predict_fla
         report_lines(NULL, cost_cols, LEN(cost_cols), &v->cost);
     }
     report_table(arena_printf(a, "Varied: %s", f->vary), ROWS(curve_cols, v->curve, v->n_curve), -1);
+    if (*f->trace) printf("\n  the step is in %s: open it in ui.perfetto.dev\n", f->trace);
 }
 
 /* The whole step written out, swept, and saved: a process per rank, a thread per stream. */

@@ -40,15 +40,16 @@ static const struct opt flags[] = {
     { .key = "ranks-as", ARGS_NAME(struct run_flags, ranks_as, rank_kinds, "thread"), .help = "what a rank is" },
 };
 
-struct step_row { int32_t step; double loss, mtp_loss, grad_norm, step_s, tokens_per_s, tflops; };
+struct step_row { int32_t step; double loss, mtp_loss, grad_norm, step_s, tokens_per_s, tflops, flop_per_s; };
 static const struct report_col step_cols[] = {
     { "step", "step", REPORT_INT, offsetof(struct step_row, step) },
-    { "loss", "loss", REPORT_NUMBER, offsetof(struct step_row, loss) },
+    { "loss", "loss", REPORT_SIX, offsetof(struct step_row, loss) },
     { "mtp_loss", NULL, REPORT_NUMBER, offsetof(struct step_row, mtp_loss) },
-    { "grad_norm", "gradient norm", REPORT_NUMBER, offsetof(struct step_row, grad_norm) },
+    { "grad_norm", "gradient norm", REPORT_SIX, offsetof(struct step_row, grad_norm) },
     { "step_s", "time", REPORT_S, offsetof(struct step_row, step_s) },
-    { "tokens_per_s", "tokens/s", REPORT_NUMBER, offsetof(struct step_row, tokens_per_s) },
-    { "tflops", "TFLOPS/rank", REPORT_NUMBER, offsetof(struct step_row, tflops) },
+    { "tokens_per_s", "tokens/s", REPORT_TENTHS, offsetof(struct step_row, tokens_per_s) },
+    { "tflops", NULL, REPORT_NUMBER, offsetof(struct step_row, tflops) },
+    { NULL, "GFLOPS/rank", REPORT_GIGA, offsetof(struct step_row, flop_per_s) },
 };
 struct sum_row { int64_t live_peak_B, arena_B, touched_B, spans; double score_gap; const char *trace; };
 static const struct report_col sum_cols[] = {
@@ -144,8 +145,9 @@ static struct step_row *step_rows(struct arena *a, const struct run *r)
     struct step_row *row = arena_alloc(a, (size_t)(r->r.n_step + 1) * sizeof *row);
     for (int i = 0; i < r->r.n_step; i++) {
         const struct exec_step *s = &r->r.step[i];
+        const double flop_per_s = flop / s->step_s / p->gpus;
         row[i] = (struct step_row){ i, s->loss, s->mtp_loss, s->grad_norm, s->step_s, tokens / s->step_s,
-                                    flop / s->step_s / p->gpus / 1e12 };
+                                    flop_per_s / 1e12, flop_per_s };
     }
     return row;
 }
