@@ -1,5 +1,5 @@
 /* A CPU stream: a thread that takes its items in list order. It waits until an item is issued and its deps are
- * done, launches, marks it done and rings those whom that concerns (design rules 1, 2). */
+ * done, launches, marks it done and rings those whom that concerns. */
 #include "exec/exec_rank.h"
 
 struct pending { const struct exec_rank *r; int64_t issued; int32_t item, step; };

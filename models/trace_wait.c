@@ -1,4 +1,4 @@
-/* How long a member of a collective waited for its peers: design rule 3, one function for predicted and
+/* How long a member of a collective waited for its peers: one function for predicted and
  * measured traces. Members inside a stage meet at the same (step, op); SEND and RECV at their mates;
  * collectives of WORLD and EMBED, which span stages, at the same ordinal. Members whose spans are not in the
  * trace (one rank per stage) are passed over. */

@@ -1,6 +1,5 @@
 /* Enumerates and counts the space. Rules are Megatron-LM's (parallel_state.py, schedules.py), in the order in
- * which plan_check looks at them; grids and counts equal those of facts gathered by an independent program
- * (tests). */
+ * which plan_check looks at them; grids and counts equal those of an independent program (tests). */
 #include "sim/search_space.h"
 #include <stdio.h>
 

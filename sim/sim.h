@@ -29,7 +29,7 @@ struct sim_peak sim_live(const struct program *pr, const struct pass_price *pric
 void sim_sweep(struct trace *t, struct arena *a, const struct cost *c, const struct unroll *u,
                const struct load *load, int all_ranks);
 
-/* Where the step of a stage went (design rule 5): each instant belongs to one line, first match, in the order
+/* Where the step of a stage went: each instant belongs to one line, first match, in the order
  * of the lines. They sum to step_s. */
 struct sim_lines {
     double optimizer_s, compute_s, exposed_s[GROUP_COUNT];

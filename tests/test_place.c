@@ -1,4 +1,4 @@
-/* Placement: case E05 and the design's racks, and place_of over random plans against a walk over every rank of
+/* Placement: full and partly used racks, and place_of over random plans against a walk over every rank of
  * every group that knows no strides. */
 #include "models/place.h"
 #include "tests/test.h"
@@ -58,7 +58,7 @@ START_TEST(full_racks_make_expert_groups_straddle)
 }
 END_TEST
 
-START_TEST(expert_groups_of_64_in_full_racks)           /* design, section 4 */
+START_TEST(expert_groups_of_64_in_full_racks)
 {
     set_plan(256, 1, 1, 1, 1, 64, ORDER_TP_CP_EP_DP_PP);
     job.plan.domain_gpus = 72;

@@ -1,4 +1,4 @@
-/* Traces: a file comes back as it was, a damaged one is refused in one line, waits follow design rule 3, the
+/* Traces: a file comes back as it was, a damaged one is refused in one line, waits end with the last member, the
  * Chrome form is JSON that says what happened, and a recorded load is what SIZES wrote. */
 #include "tests/test.h"
 #include "tests/toy.h"

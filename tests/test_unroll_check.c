@@ -125,7 +125,7 @@ START_TEST(ring_is_named)
     struct job j;
     struct diag d;
     struct unroll *u = toy_unroll(&pr, &arena, &j, &four, &d);
-    pr.lead = 0;        /* interleaved needs more: core.md */
+    pr.lead = 0;        /* interleaved needs more */
     ck_assert_int_eq(unroll_all(u, &arena, &pr, &d), OK);
     refused(unroll_check(u, &pr, 0, &d), &d, "stages wait for each other; stage ");
     ck_assert_msg(strstr(d.text, " waits for stage 0") && strstr(d.text, " waits for stage 1"), "%s", d.text);
