@@ -116,6 +116,34 @@ START_TEST(no_has_its_numbers)
 }
 END_TEST
 
+/* Case A04 on a real model: eight layers split 1, 2, 2, 3, the last four with experts. Every stage holds what its own
+ * layers need, and the largest one is named. */
+START_TEST(uneven_stages_hold_their_own_layers)
+{
+    static const int first[] = { 0, 1, 3, 5, 8 };
+    struct arena a = { 0 };
+    struct job j;
+    struct predict r;
+    struct diag d;
+    test_job(&j, &a, "model qwen3-30b-a3b system h100-sxm gpus 4 pp 4 gbs 8 seq 4096");
+    j.model.layers = 8, j.model.dense_layers = 4, j.model.ffn = 6144;
+    strcpy(j.plan.layout, "1,2,2,3");
+    ck_assert_msg(plan_resolve(&j, &d) == OK, "%s", d.text);
+    predict_job(&r, NULL, &a, &j);
+    const struct model *m = &j.model;
+    const double h = m->hidden, q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    const double attention = 2 * h + 2 * h * q + 2 * h * kv + 2 * m->head_dim, table = h * j.plan.vocab_padded;
+    const double dense = attention + 3 * h * m->ffn, moe = attention + h * m->experts * (1 + 3 * m->expert_ffn);
+    for (int s = 0; s < 4; s++) {
+        double want = s == 0 ? table : s == 3 ? table + h : 0;
+        for (int l = first[s]; l < first[s + 1]; l++) want += l < 4 ? dense : moe;
+        ck_assert_double_eq(r.stage[s].params_B, 2 * want);
+    }
+    ck_assert_int_eq(r.worst_stage, 3);
+    arena_free(&a);
+}
+END_TEST
+
 /* Measured by others, bf16, with their layouts as far as the stack has the options (their dispatcher is
  * HybridEP, ours the plain all-to-all): arXiv 2603.07685 table 11; the model verification card of Megatron
  * Bridge; NeMo 25.11 performance tables. Before any calibration within 40 %. */
@@ -152,6 +180,7 @@ int main(void)
     tcase_add_loop_test(all, alive_at_the_peak, 0, LEN(jobs));
     tcase_add_loop_test(all, rates_follow_from_the_step, 0, LEN(jobs));
     tcase_add_test(all, no_has_its_numbers);
+    tcase_add_test(all, uneven_stages_hold_their_own_layers);
     tcase_add_loop_test(all, published_runs, 0, LEN(published));
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
