@@ -46,6 +46,7 @@ struct attention_w {
 };
 struct attention_kept {
     int x, n, q, k, v, o, lse;
+    int o_part;                                             /* cp a2a: o before it went back to tokens */
     int q_raw, k_raw;                                       /* GQA: before qk_norm */
     int q_a, q_a_n, kv_latent, kv_latent_n, krope;          /* MLA */
 };
@@ -55,7 +56,9 @@ int build_attention_bwd(struct build *b, const struct attention_w *w, int dy, co
 struct attention_w build_mla_weights(struct build *b);
 int build_mla_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k);
 int build_mla_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k);
-/* The part both kinds share: k and v gathered over cp, attention, its output projection and the residual. */
+/* With cp a2a q, k and v of all tokens for this rank's heads replace those of its tokens; else nothing. */
+void build_attention_swap(struct build *b, struct attention_kept *k);
+/* The part both kinds share: k and v gathered (or heads swapped) over cp, attention, its output projection and the residual. */
 int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k);
 /* dq, dk, dv of this rank's tokens from dy. */
 void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k, int *dq, int *dk,

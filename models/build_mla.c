@@ -126,6 +126,7 @@ int build_mla_bwd(struct build *b, const struct attention_w *w, int dy, const st
         b->flags |= OP_RECOMPUTE;
         if (b->j->stack.norm_fused) norm_latents(b, w, &k);
         up(b, w, &k);
+        build_attention_swap(b, &k);
         b->flags &= ~OP_RECOMPUTE;
     }
     int dq, dk, dv, d_latent[3];

@@ -180,7 +180,7 @@ static void work_wire(struct work *w, const struct program *pr, const struct op 
     switch (o->kind) {
     case OP_GATHER: case OP_GATHER_V: w->wire_B = write_B * share; break;
     case OP_SCATTER: case OP_SCATTER_V: w->wire_B = read_B * share; break;
-    case OP_DISPATCH: case OP_COMBINE: w->wire_B = read_B * share; break;
+    case OP_DISPATCH: case OP_COMBINE: case OP_SWAP: w->wire_B = read_B * share; break;
     case OP_ALL_REDUCE: case OP_ALL_MAX: w->wire_B = 2 * add_B * share; break;
     case OP_GRAD_SCATTER: case OP_PARAM_GATHER: w->wire_B = add_B * share; break;
     case OP_EXCHANGE: w->wire_B = read_B * share; break;

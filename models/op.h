@@ -57,6 +57,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(SCATTER_V, COMM, "y <- x, count")              /* the sum over members of my rows (etp) */                  \
     X(GATHER, COMM, "y <- x")                        /* members' rows one after the other */                      \
     X(SCATTER, COMM, "y <- x")                       /* the sum over members of my part of the rows */            \
+    X(SWAP, COMM, "y <- x")                          /* all-to-all: all heads of my tokens become my heads of all \
+                                                        tokens, or back: rows and columns say which */            \
     X(ALL_REDUCE, COMM, "x+ <-")                     /* the sum over members */                                   \
     X(ALL_MAX, COMM, "x+ <-")                        /* the largest over members */                               \
     X(XENT_MAX, MEMORY, "max <- logit")              /* the row's largest, padding ignored */                     \

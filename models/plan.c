@@ -51,6 +51,8 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "1: weights of low precision have no bf16 original")                                                   \
     X("recompute", SET, recompute, stack_recomputes, plan_recomputes, 0, 0, "none",                          \
       "modules recomputed: selective:a+b, full, none")                                                       \
+    X("cp-comm", NAME, cp_comm, stack_cp_comms, 0, 0, 0, "allgather",                                        \
+      "context parallelism: K and V of all tokens, or heads swapped for tokens")                             \
     X("dispatcher", NAME, dispatcher, stack_dispatchers, plan_auto, 0, 0, "auto",                            \
       "how tokens reach experts; auto: the stack's")                                                         \
     X("ep-overlap", BOOL, ep_overlap, 0, 0, 0, 1, "0", "1: expert exchange under the other half (fwd-bwd)")  \

@@ -27,6 +27,7 @@ struct plan {
     int32_t grads, moments, master;                 /* enum state_type (grads -1: the stack's), enum master      */
     int32_t fp8_param_gather;                       /* weights of low products have no bf16 original             */
     int32_t recompute;                              /* bits 1 << enum recompute                                  */
+    int32_t cp_comm;                                /* enum cp_comm                                              */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
     int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */
     int32_t mtp;                                    /* -1: as in the model                                       */

@@ -124,6 +124,16 @@ static enum err check_attention_cut(const struct plan *p, const struct model *m,
     return OK;
 }
 
+/* a2a swaps whole heads for tokens. */
+static enum err check_cp_comm(const struct plan *p, const struct model *m, struct diag *d)
+{
+    if (p->cp_comm != CP_COMM_A2A || p->cp == 1) return OK;
+    const int heads = m->heads / p->tp, kv = m->attention == ATTENTION_MLA || m->kv_heads < 1 ? heads : m->kv_heads / p->tp;
+    if (heads % p->cp == 0 && kv > 0 && kv % p->cp == 0) return OK;
+    return fail(d, ERR_CONFIG, "cp-comm a2a: cp %d does not divide the %d heads and %d K/V heads of a tp rank: lower cp or tp, "
+                "or use cp-comm allgather", p->cp, heads, kv);
+}
+
 static enum err check_mlp_cut(const struct plan *p, const struct model *m, struct diag *d)
 {
     if (model_count_ffn(m, FFN_DENSE) > 0) TRY(cut("ffn", m->ffn, "tp", p->tp, d));
@@ -275,6 +285,7 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
     if (s->runs && p->expert_capacity > 0)
         return fail(d, ERR_LIMIT, "expert-capacity %g cannot be run by stack %s yet: set it to 0", p->expert_capacity, s->name);
     TRY(offered(s, "schedule", s->schedules, p->schedule, stack_schedules, d));
+    if (p->cp_comm != CP_COMM_ALLGATHER) TRY(offered(s, "cp-comm", s->cp_comms, p->cp_comm, stack_cp_comms, d));
     TRY(offered(s, "dispatcher", s->dispatchers, p->dispatcher, stack_dispatchers, d));
     for (int r = 0; r <= RECOMPUTE_FULL; r++)
         if (p->recompute >> r & 1) TRY(offered(s, "recompute", s->recomputes, r, stack_recomputes, d));
@@ -443,6 +454,7 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_folds(p, d));
     TRY(check_resolved(p, d));
     TRY(check_attention_cut(p, m, d));
+    TRY(check_cp_comm(p, m, d));
     TRY(check_mlp_cut(p, m, d));
     TRY(check_expert_cut(p, m, d));
     TRY(check_sp(p, m, d));

@@ -5,6 +5,7 @@
 const char *const stack_schedules[] = { "1f1b", "interleaved", "fwd-bwd", NULL };
 const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", "full", NULL };
 const char *const stack_dispatchers[] = { "alltoall", NULL };
+const char *const stack_cp_comms[] = { "allgather", "a2a", NULL };
 static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-grad", NULL };
 
 /* key, type, field, names, unit, lowest, highest, default (0: required), help */
@@ -17,6 +18,7 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "modules whose activations it can recompute")                                                          \
     X("dispatchers", SET, dispatchers, stack_dispatchers, NONE, 0, 0, 0, "ways to send tokens to experts")   \
     X("dispatcher", NAME, dispatcher, stack_dispatchers, NONE, 0, 0, 0, "the default way")                   \
+    X("cp_comm", SET, cp_comms, stack_cp_comms, NONE, 0, 0, "allgather", "ways of context parallelism; allgather always")    \
     X("split_wgrad", BOOL, split_wgrad, 0, NONE, 0, 1, "0",                                                  \
       "1: weight gradients may be passes of their own")                                                      \
     X("capacity", NUMBER, capacity, 0, NONE, 0, 1e4, 0,                                                      \

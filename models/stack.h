@@ -8,15 +8,17 @@
 /* What a plan may choose among; the plan's options are named by the same lists. */
 enum schedule   { SCHEDULE_1F1B, SCHEDULE_INTERLEAVED, SCHEDULE_FWD_BWD };
 enum recompute  { RECOMPUTE_MOE_ACT, RECOMPUTE_LAYERNORM, RECOMPUTE_MLA_UP_PROJ, RECOMPUTE_FULL };    /* bits 1 << r */
+enum cp_comm    { CP_COMM_ALLGATHER, CP_COMM_A2A };      /* K and V of all tokens; or my heads of all tokens */
 enum dispatcher { DISPATCHER_ALLTOALL };
 /* Vocabulary-parallel cross-entropy. SPLIT: backward turns the logits into their gradient; INPLACE: forward does already;
  * FP32_GRAD: forward makes an fp32 gradient beside them. */
 enum cross_entropy { CROSS_ENTROPY_SPLIT, CROSS_ENTROPY_INPLACE, CROSS_ENTROPY_FP32_GRAD };
-extern const char *const stack_schedules[], *const stack_recomputes[], *const stack_dispatchers[];
+extern const char *const stack_schedules[], *const stack_recomputes[], *const stack_dispatchers[], *const stack_cp_comms[];
 
 struct stack {
     char name[64];
     int32_t runs;                           /* the executor of this program can run it                                */
+    int32_t cp_comms;                       /* bit set of enum cp_comm; allgather always                              */
     int32_t schedules, recomputes, dispatchers;     /* bit sets of the enums above                                    */
     int32_t dispatcher;                     /* the default one                                                        */
     int32_t split_wgrad;                    /* BWD_INPUT and BWD_WEIGHT may be separate passes                        */

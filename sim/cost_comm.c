@@ -66,7 +66,7 @@ double cost_comm_s(const struct cost *c, const struct op *o, const struct work *
     const struct place *p = &c->place[o->group];
     switch (o->kind) {
     case OP_SEND: case OP_RECV: return s->kernel_s + p2p_s(s, p, w->wire_B);
-    case OP_DISPATCH: case OP_COMBINE:      /* the busiest rank's way in or out */
+    case OP_DISPATCH: case OP_COMBINE: case OP_SWAP:    /* the busiest rank's way in or out */
         return s->kernel_s + alltoall_s(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
     case OP_ALL_REDUCE: case OP_ALL_MAX:
         return s->kernel_s + 2 * ring_latency_s(s, p) + w->wire_B / ring_B_per_s(s, p);
