@@ -76,12 +76,14 @@ static void draw_bar(const struct canvas *c, const struct bar *b)
     const struct step *s = &c->pr->step[b->stage][b->step];
     const struct pass *p = &c->pr->pass[s->pass];
     const double x = x_of(c, b->t0_ns), w = x_of(c, b->t1_ns) - x, y = y_of(b->stage);
-    fprintf(
-        c->out,
-        "<g stroke=\"#555\" stroke-width=\"%s\"><title>stage %d, step %d: %s, chunks %d %d, micro-batches %d %d, "
-        "%.4g ms</title>",
-        w > 4 ? "0.4" : "0", b->stage, b->step, program_pass_name((enum pass_kind)p->kind), p->chunk[0],
-        p->chunk[1], s->micro[0], s->micro[1], 1e-6 * (double)(b->t1_ns - b->t0_ns));
+    fprintf(c->out, "<g stroke=\"#555\" stroke-width=\"%s\"><title>stage %d, step %d: %s, %.4g ms",
+            w > 4 ? "0.4" : "0", b->stage, b->step, program_pass_name((enum pass_kind)p->kind),
+            1e-6 * (double)(b->t1_ns - b->t0_ns));
+    for (int half = 0; half < 2; half++)
+        if (s->micro[half] >= 0)
+            fprintf(c->out, ", %s of chunk %d, micro-batch %d", half ? "backward" : "forward", p->chunk[half],
+                    s->micro[half]);
+    fprintf(c->out, "</title>");
     if (p->kind == PASS_FWD_BWD) {
         rect(c, x, y, w, BAR / 2, fwd_color(c, p->chunk[0]));
         rect(c, x, y + BAR / 2, w, BAR / 2, bwd_color(c, p->chunk[1]));
