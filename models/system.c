@@ -35,6 +35,36 @@
       "fraction of hbm_bandwidth that memory-bound ops reach")                                               \
     X("gpu.kernel_floor", NUMBER, kernel_s, S, 0, 1, 0,                                                      \
       "least time of one kernel on the device, such as 3 us")                                                \
+    X("gpu.sms", INT, sms, NONE, 1, 4096, "1", "multiprocessors")                                            \
+    X("gpu.gemm_ramp.fp32", NUMBER, ramp_gemm[DT_F32], NONE, 0, 1e5, "0",                                    \
+      "inner size of a product whose time comes on top")                                                     \
+    X("gpu.gemm_ramp.bf16", NUMBER, ramp_gemm[DT_BF16], NONE, 0, 1e5, "0", "the same in bf16")               \
+    X("gpu.gemm_ramp.fp8", NUMBER, ramp_gemm[DT_FP8], NONE, 0, 1e5, "0", "the same in fp8")                  \
+    X("gpu.gemm_bytes_efficiency", NUMBER, eff_gemm_bytes, NONE, 0, 1, "0",                                  \
+      "fraction of hbm_bandwidth for operands of products; 0: memory_efficiency")                            \
+    X("gpu.gemm_exposed", NUMBER, exposed_gemm, NONE, 0, 1, "0",                                             \
+      "share of the lesser of arithmetic and bytes that a product does not hide")                            \
+    X("gpu.grouped_exposed", NUMBER, exposed_grouped, NONE, 0, 1, "0", "the same of grouped products")       \
+    X("gpu.expert_floor", NUMBER, expert_s, S, 0, 1, "0 s", "of a grouped product, for each expert")         \
+    X("gpu.attention_rows.fwd", NUMBER, attention_rows.fwd, NONE, 0, 4096, "0",                              \
+      "query rows that one multiprocessor works off alone; 0: work spreads evenly")                          \
+    X("gpu.attention_rows.bwd", NUMBER, attention_rows.bwd, NONE, 0, 4096, "0", "the same backward")         \
+    X("gpu.attention_wide.fwd", NUMBER, attention_wide.fwd, NONE, -1, 1, "0",                                \
+      "efficiency falls as (128 / d)^wide for heads of d > 128")                                             \
+    X("gpu.attention_wide.bwd", NUMBER, attention_wide.bwd, NONE, -1, 1, "0", "the same backward")           \
+    X("gpu.attention_narrow", NUMBER, attention_narrow, NONE, 0, 1, "0",                                     \
+      "efficiency falls as (d / 128)^narrow for heads of d < 128")                                           \
+    X("gpu.attention_bytes.fwd", NUMBER, attention_bytes.fwd, NONE, 0, 8, "0",                               \
+      "share of the time of its bytes that comes on top")                                                    \
+    X("gpu.attention_bytes.bwd", NUMBER, attention_bytes.bwd, NONE, 0, 8, "0", "the same backward")          \
+    X("gpu.permute_efficiency", NUMBER, eff_permute, NONE, 0, 1, "0",                                        \
+      "fraction of hbm_bandwidth that permutes reach; 0: memory_efficiency")                                 \
+    X("gpu.measured.gemm.from", NUMBER, gemm_flop.from, NONE, 0, 1e20, "0", "FLOP of the least one measured") \
+    X("gpu.measured.gemm.to", NUMBER, gemm_flop.to, NONE, 0, 1e20, "0", "of the largest; 0: none measured")  \
+    X("gpu.measured.grouped.from", NUMBER, grouped_flop.from, NONE, 0, 1e20, "0", "of grouped ones")         \
+    X("gpu.measured.grouped.to", NUMBER, grouped_flop.to, NONE, 0, 1e20, "0", "of grouped ones")             \
+    X("gpu.measured.attention.from", NUMBER, attention_flop.from, NONE, 0, 1e20, "0", "of attention forward") \
+    X("gpu.measured.attention.to", NUMBER, attention_flop.to, NONE, 0, 1e20, "0", "of attention forward")    \
     X("gpu.overhead", NUMBER, overhead_B, B, 0, 1e15, 0, "context, communicators, workspaces on each GPU")   \
     X("gpu.per_host", INT, gpus_per_host, NONE, 1, 1024, 0, "GPUs under one operating system")               \
     X("nvlink.domain", INT, domain, NONE, 1, 65536, 0, "GPUs in one NVLink domain")                          \
@@ -44,12 +74,33 @@
     X("nvlink.efficiency", NUMBER, eff_nvlink, NONE, 1e-6, 1, 0, "fraction that ring collectives reach")     \
     X("nvlink.alltoall_efficiency", NUMBER, eff_nvlink_alltoall, NONE, 1e-6, 1, 0,                           \
       "fraction that alltoall reaches")                                                                      \
+    X("nvlink.nvls_efficiency", NUMBER, eff_nvls, NONE, 0, 1, "0",                                           \
+      "of an all-reduce that switches add up; 0: there is none")                                             \
+    X("nvlink.call", NUMBER, nvlink_call_s, S, 0, 1, "0 s", "of each collective")                            \
+    X("nvlink.ramp", NUMBER, ramp_s, S, 0, 1, "0 s", "most that a hop of a collective loses until its pipe is full")  \
+    X("nvlink.ramp_bytes", NUMBER, ramp_B, B, 0, 1e12, "0 B", "sent, at which half of it is lost")           \
     X("nic.bandwidth", NUMBER, nic_B_per_s, B_PER_S, 1e3, 1e16, 0,                                           \
       "per GPU and direction, such as 400 Gb/s")                                                             \
     X("nic.latency", NUMBER, nic_latency_s, S, 0, 1, 0, "of one step to a peer in another domain")           \
     X("nic.efficiency", NUMBER, eff_nic, NONE, 1e-6, 1, 0, "fraction that ring collectives reach")           \
     X("nic.alltoall_efficiency", NUMBER, eff_nic_alltoall, NONE, 1e-6, 1, 0,                                 \
       "fraction that alltoall reaches")                                                                      \
+    X("nic.ramp", NUMBER, nic_ramp_s, S, 0, 1, "0 s", "the same between domains, of each pass")           \
+    X("exchange.nvlink_efficiency.dispatch", NUMBER, exchange.eff_nvlink.dispatch, NONE, 0, 1, "0",          \
+      "of kernels that send a token once to each target; 0: as alltoall")                                    \
+    X("exchange.nvlink_efficiency.combine", NUMBER, exchange.eff_nvlink.combine, NONE, 0, 1, "0", "back")    \
+    X("exchange.nic_efficiency.dispatch", NUMBER, exchange.eff_nic.dispatch, NONE, 0, 1, "0", "between domains") \
+    X("exchange.nic_efficiency.combine", NUMBER, exchange.eff_nic.combine, NONE, 0, 1, "0", "back")          \
+    X("exchange.sm_rate.dispatch", NUMBER, exchange.dispatch_B_per_s, B_PER_S, 0, 1e16, "0 B/s",             \
+      "bytes that one SM of the kernel sends; 0: no bound")                                                  \
+    X("exchange.sm_rate.dispatch_fp8", NUMBER, exchange.dispatch_fp8_B_per_s, B_PER_S, 0, 1e16, "0 B/s", "in fp8") \
+    X("exchange.sm_rate.combine", NUMBER, exchange.combine_B_per_s, B_PER_S, 0, 1e16, "0 B/s", "back")       \
+    X("exchange.deepep.dispatch", NUMBER, exchange.deepep.dispatch, NONE, 1e-3, 10, "1",                     \
+      "DeepEP's rate of an SM over HybridEP's")                                                              \
+    X("exchange.deepep.combine", NUMBER, exchange.deepep.combine, NONE, 1e-3, 10, "1", "back")               \
+    X("exchange.call.dispatch", NUMBER, exchange.call_s.dispatch, S, 0, 1, "0 s",                            \
+      "of the framework's call around the kernel")                                                           \
+    X("exchange.call.combine", NUMBER, exchange.call_s.combine, S, 0, 1, "0 s", "back")                      \
     X("nic.rail_hop", NUMBER, rail_hop_s, S, 0, 1, "0 s", "added between GPUs on different rails")           \
     X("host.link", NUMBER, host_link_B_per_s, B_PER_S, 1e3, 1e16, 0,                                         \
       "GPU to host memory, per GPU and direction")                                                           \

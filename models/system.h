@@ -1,11 +1,20 @@
 /* The machine: one GPU (or CPU rank), the NVLink domain, the network, the host. Every number in configs/systems names
- * its source. Efficiencies are fractions of the peak beside them: plainly named constants, replaced by measured tables
- * later (they then keep the same name). */
+ * its source. Efficiencies are fractions of the peak beside them. What measured shapes add to them (ramps, floors,
+ * shares not hidden, exchange kernels) is 0 where nothing was measured: the formulas of sim/cost*.c are then a plain
+ * roofline. Shapes outside the measured range are counted by cost_off_grid. */
 #ifndef MODELS_SYSTEM_H
 #define MODELS_SYSTEM_H
 #include "models/base/dtype.h"
 #include "models/cfg.h"
 #include <stdint.h>
+
+/* Dispatch and combine kernels that send each token once to each distinct target (DeepEP, HybridEP). */
+struct system_exchange {
+    struct { double dispatch, combine; } eff_nvlink, eff_nic;       /* of the links; 0: as alltoall            */
+    double dispatch_B_per_s, dispatch_fp8_B_per_s, combine_B_per_s; /* that one SM moves; 0: no bound            */
+    struct { double dispatch, combine; } deepep, call_s;    /* DeepEP's rate of an SM over HybridEP's; of the framework's
+                                                               call around the kernel                          */
+};
 
 struct system {
     char name[64];
@@ -18,14 +27,30 @@ struct system {
     double eff_attention_fwd, eff_attention_bwd;    /* of the bf16 peak (fp32 where there is no bf16)            */
     double eff_memory;                              /* of hbm_B_per_s, for memory-bound ops                      */
     double kernel_s;                                /* floor of one kernel on the device                         */
+    int32_t sms;                                    /* multiprocessors                                           */
+    double ramp_gemm[DT_COUNT];                     /* of a product: inner size whose time comes on top          */
+    double eff_gemm_bytes;                          /* of hbm_B_per_s, for operands of products; 0: eff_memory   */
+    double exposed_gemm, exposed_grouped;           /* share of the lesser of arithmetic and bytes not hidden    */
+    double expert_s;                                /* a grouped product pays it for each expert                 */
+    struct { double fwd, bwd; } attention_rows,     /* of q in one block, which one SM works off; 0: no such end */
+        attention_wide,                             /* efficiency falls as (128 / d)^wide, heads of d > 128      */
+        attention_bytes;                            /* share of its bytes' time that comes on top                */
+    double attention_narrow;                        /* and as (d / 128)^narrow, heads of d < 128                 */
+    double eff_permute;                             /* of hbm_B_per_s, rows by index; 0: eff_memory              */
+    struct { double from, to; } gemm_flop, grouped_flop, attention_flop;    /* measured sizes; to 0: none        */
     double overhead_B;                              /* context, NCCL, workspaces: on top of what the program holds */
     int32_t gpus_per_host;
     /* inside an NVLink domain, per GPU and direction */
     int32_t domain;                                 /* GPUs                                                      */
     double nvlink_B_per_s, nvlink_latency_s, eff_nvlink, eff_nvlink_alltoall;
+    double eff_nvls;                                /* all-reduce added up in the switch; 0: there is none       */
+    double nvlink_call_s;                           /* of each collective                                        */
+    double ramp_s, ramp_B;                          /* a hop: ramp_s * B / (B + ramp_B) until its pipe is full */
     /* between domains, per GPU and direction */
     double nic_B_per_s, nic_latency_s, eff_nic, eff_nic_alltoall;
     double rail_hop_s;                              /* added when a group's members sit on different rails       */
+    double nic_ramp_s;                              /* as ramp_s, where domains are crossed                      */
+    struct system_exchange exchange;
     /* host */
     double host_link_B_per_s, host_memory_B;        /* per GPU                                                   */
     double issue_s;                                 /* host time to issue one op of a stack whose `issue` is 1   */

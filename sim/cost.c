@@ -31,12 +31,11 @@ double cost_op_s(const struct cost *c, int op, const int64_t even[2])
     if (!launches(c, o)) return 0;
     const struct work w = op_work(c->pr, o, even);
     switch (op_family((enum op_kind)o->kind)) {
-    case FAMILY_GEMM: return cost_gemm_s(c, &w, 0);
-    case FAMILY_GROUPED: return cost_gemm_s(c, &w, 1);
+    case FAMILY_GEMM: case FAMILY_GROUPED: return cost_gemm_s(c, (enum op_kind)o->kind, &w);
     case FAMILY_ATTENTION: return cost_attention_s(c, &w, o->kind == OP_ATTN_BWD);
     case FAMILY_COMM: case FAMILY_P2P: return cost_comm_s(c, o, &w);
     case FAMILY_HOST: return cost_host_s(c, operand_B(c->pr, o));
-    default: return cost_memory_s(c, &w);
+    default: return cost_memory_s(c, (enum op_kind)o->kind, &w);
     }
 }
 
@@ -53,9 +52,39 @@ double *cost_all_s(const struct cost *c, struct arena *a)
     return op_s;
 }
 
+static int outside(double flop, double from, double to)
+{
+    return flop > 0 && (flop < from || flop > to);
+}
+
+int cost_off_grid(const struct cost *c, int op)
+{
+    const struct op *o = &c->pr->op[op];
+    const struct system *s = &c->job->system;
+    switch (op_family((enum op_kind)o->kind)) {
+    case FAMILY_GEMM: return outside(op_work(c->pr, o, c->pr->even).flop, s->gemm_flop.from, s->gemm_flop.to);
+    case FAMILY_GROUPED:
+        return outside(op_work(c->pr, o, c->pr->even).flop, s->grouped_flop.from, s->grouped_flop.to);
+    case FAMILY_ATTENTION:
+        return outside(op_work(c->pr, o, c->pr->even).flop, s->attention_flop.from, s->attention_flop.to);
+    default: return 0;
+    }
+}
+
+enum dtype cost_path(const struct system *s, enum dtype t)
+{
+    const enum dtype path[] = { dtype_peak(t), DT_FP8, DT_BF16 };
+    for (int i = t == DT_F32 ? LEN(path) : path[0] == DT_BF16 ? 2 : 0; i < LEN(path); i++)
+        if (s->peak_flop_per_s[path[i]] > 0) return path[i];
+    return DT_F32;
+}
+
 double cost_peak(const struct system *s, enum dtype t)
 {
-    if (s->peak_flop_per_s[t] > 0) return s->peak_flop_per_s[t];
-    if (t == DT_FP8 && s->peak_flop_per_s[DT_BF16] > 0) return s->peak_flop_per_s[DT_BF16];
-    return s->peak_flop_per_s[DT_F32];
+    return s->peak_flop_per_s[cost_path(s, t)];
+}
+
+double cost_hbm(const struct system *s, double eff)
+{
+    return s->hbm_B_per_s * (eff > 0 ? eff : s->eff_memory);
 }

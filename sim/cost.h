@@ -23,14 +23,27 @@ double cost_issue_s(const struct cost *c, int op);
 /* All ops at the program's even rows; n_op doubles from the arena. */
 double *cost_all_s(const struct cost *c, struct arena *a);
 
-/* FLOP per second of the dense peak for `t`; where the GPU has no such path, of the next wider type it has. */
+/* The type in which products of `t` run: where the GPU has no such path, the next wider one that it has. */
+enum dtype cost_path(const struct system *s, enum dtype t);
+/* FLOP per second of its dense peak. */
 double cost_peak(const struct system *s, enum dtype t);
-/* Roofline: the slower of arithmetic and bytes, and the floor of a kernel. */
-double cost_gemm_s(const struct cost *c, const struct work *w, int grouped);
+/* Bytes per second at `eff` of the bandwidth; at eff_memory where `eff` is 0. */
+double cost_hbm(const struct system *s, double eff);
+/* The slower of arithmetic and bytes, what of the faster is not hidden, and the floor of a kernel. */
+double cost_gemm_s(const struct cost *c, enum op_kind kind, const struct work *w);
 double cost_attention_s(const struct cost *c, const struct work *w, int backward);
-double cost_memory_s(const struct cost *c, const struct work *w);
+double cost_memory_s(const struct cost *c, enum op_kind kind, const struct work *w);
 /* Bytes that pass between GPU and host: token rows in, routed sizes out. */
 double cost_host_s(const struct cost *c, double bytes);
 double cost_comm_s(const struct cost *c, const struct op *o, const struct work *w);
+/* One dispatch or combine kernel of a rank. target_B: tokens times distinct target ranks, itself included, as written
+ * (fp8 with its scales); nvlink_B and nic_B of them go out over either link. */
+enum exchange_kernel { EXCHANGE_HYBRIDEP, EXCHANGE_DEEPEP, EXCHANGE_DEEPEP2 };
+struct exchange { double target_B, nvlink_B, nic_B; enum exchange_kernel kernel; int peers, sms, fp8, combine, called; };
+double cost_exchange_s(const struct system *s, const struct exchange *x);
+
+/* Whether an op's price is extrapolated: a product or attention larger or smaller than any measured on the system, or
+ * of a system on which none was. */
+int cost_off_grid(const struct cost *c, int op);
 
 #endif

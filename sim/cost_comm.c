@@ -41,6 +41,28 @@ static double ring_B_per_s(const struct system *s, const struct place *p)
     return p->in_domain > 1 ? fmin(nvlink, nic) : nic;
 }
 
+/* The faster of a ring and, inside a domain, of NVLS, where a rank sends its buffer once and the switch sends each
+ * rank's share of the sum back through all: n + 1 of the buffer's n parts instead of 2 (n - 1) (NCCL
+ * src/transport/nvls.cc). A ring wins on 2 to 4 GPUs, NVLS on more. */
+static double allreduce_bytes_s(const struct system *s, const struct place *p, double wire_B)
+{
+    const double ring_s = wire_B / ring_B_per_s(s, p);
+    if (s->eff_nvls <= 0 || p->domains > 1) return ring_s;
+    const double nvls_B = wire_B * (p->size + 1) / (2.0 * (p->size - 1));
+    return fmin(ring_s, nvls_B / (s->nvlink_B_per_s * s->eff_nvls));
+}
+
+/* What a collective of that many passes over the ring takes besides its bytes. The pipe of each hop fills as bytes
+ * grow: NCCL's own model is 1.2 to 2 times too fast from 1 to 64 MB and right at 1 GB (measured on A100, H100, H200
+ * and GB200, Azure AI-benchmarking-guide); a loss that saturates meets these within 5 %. */
+static double passes_s(const struct system *s, const struct place *p, double wire_B, int passes)
+{
+    const int near = hops(p->domains > 1 ? p->in_domain : p->size);
+    const double most_s = passes * (near * s->ramp_s + (p->domains > 1 ? s->nic_ramp_s : 0));
+    const double ramp_s = most_s > 0 && wire_B > 0 ? most_s * wire_B / (wire_B + s->ramp_B) : 0;
+    return s->kernel_s + s->nvlink_call_s + passes * ring_latency_s(s, p) + ramp_s;
+}
+
 /* Of the bytes that a rank sends to its n - 1 peers, (n - k) / (n - 1) leave its domain through its own NIC,
  * the rest stays on NVLink; both go at once. Every peer costs one message (GB200: 735 us to 8 ranks and 930 us
  * to 64 for the same bytes, arXiv 2603.07685 table 7: 1.5 us a peer). */
@@ -68,8 +90,7 @@ double cost_comm_s(const struct cost *c, const struct op *o, const struct work *
     case OP_SEND: case OP_RECV: return s->kernel_s + p2p_s(s, p, w->wire_B);
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP:    /* the busiest rank's way in or out */
         return s->kernel_s + alltoall_s(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
-    case OP_ALL_REDUCE: case OP_ALL_MAX:
-        return s->kernel_s + 2 * ring_latency_s(s, p) + w->wire_B / ring_B_per_s(s, p);
-    default: return s->kernel_s + ring_latency_s(s, p) + w->wire_B / ring_B_per_s(s, p);
+    case OP_ALL_REDUCE: case OP_ALL_MAX: return passes_s(s, p, w->wire_B, 2) + allreduce_bytes_s(s, p, w->wire_B);
+    default: return passes_s(s, p, w->wire_B, 1) + w->wire_B / ring_B_per_s(s, p);
     }
 }

@@ -38,12 +38,12 @@ START_TEST(roofline_takes_the_slower_side)
     const struct cost c = { .job = &j };
     const struct work math = { .flop = 50e9, .read_B = 1e6, .write_B = 1e6, .dtype = DT_BF16 };
     const struct work bytes = { .flop = 1e6, .read_B = 300e6, .write_B = 200e6, .dtype = DT_BF16 };
-    assert_s(cost_gemm_s(&c, &math, 0), 1e-3 + 1e-6);
-    assert_s(cost_gemm_s(&c, &math, 1), 2e-3 + 1e-6);
-    assert_s(cost_gemm_s(&c, &bytes, 0), 1e-3 + 1e-6);
+    assert_s(cost_gemm_s(&c, OP_GEMM, &math), 1e-3 + 1e-6);
+    assert_s(cost_gemm_s(&c, OP_GROUPED_GEMM, &math), 2e-3 + 1e-6);
+    assert_s(cost_gemm_s(&c, OP_GEMM, &bytes), 1e-3 + 1e-6);
     assert_s(cost_attention_s(&c, &math, 0), 1e-3 + 1e-6);
     assert_s(cost_attention_s(&c, &math, 1), 2e-3 + 1e-6);
-    assert_s(cost_memory_s(&c, &bytes), 1e-3 + 1e-6);
+    assert_s(cost_memory_s(&c, OP_NORM, &bytes), 1e-3 + 1e-6);
 }
 END_TEST
 
@@ -97,11 +97,10 @@ END_TEST
 static double priced_s(const struct cost *c, const struct op *o, const struct work *w)
 {
     switch (op_family((enum op_kind)o->kind)) {
-    case FAMILY_GEMM: return cost_gemm_s(c, w, 0);
-    case FAMILY_GROUPED: return cost_gemm_s(c, w, 1);
+    case FAMILY_GEMM: case FAMILY_GROUPED: return cost_gemm_s(c, (enum op_kind)o->kind, w);
     case FAMILY_ATTENTION: return cost_attention_s(c, w, o->kind == OP_ATTN_BWD);
     case FAMILY_COMM: case FAMILY_P2P: return cost_comm_s(c, o, w);
-    default: return cost_memory_s(c, w);
+    default: return cost_memory_s(c, (enum op_kind)o->kind, w);
     }
 }
 
