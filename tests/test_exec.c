@@ -71,6 +71,28 @@ static const int seeds[FAMILY_TEST_COUNT] = {
     [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15
 };
 
+/* What a set of folds must hold to be believed: enough of them, 8 ranks at most, a third with top-k = experts (where no
+ * rounding flips a choice), every axis, schedule and kind of recompute. */
+START_TEST(the_folds_are_many_and_unlike)
+{
+    int all = 0, recompute = 0, most[8] = { 0 };
+    for (int i = 0; i < LEN(folds); i++) {
+        const struct fold *f = &folds[i];
+        const int has[] = { f->tp, f->cp, f->dp, f->pp, f->ep, f->etp, f->vpp, 0 };
+        for (int k = 0; k < LEN(has); k++) most[k] = has[k] > most[k] ? has[k] : most[k];
+        most[7] |= 1 << (2 * f->split + f->woven);
+        recompute |= f->recompute;
+        all += f->family == GQA_ALL || f->family == MLA_ALL;
+        ck_assert_int_le((f->tp ? f->tp : 1) * (f->cp ? f->cp : 1) * (f->dp ? f->dp : 1) * (f->pp ? f->pp : 1), 8);
+    }
+    for (int k = 0; k < 7; k++) ck_assert_int_ge(most[k], 2);
+    ck_assert_int_eq(most[7], 15);                          /* split or not, woven or not */
+    ck_assert_int_eq(recompute, ACT | NORM | UP | FULL);
+    ck_assert_int_ge(LEN(folds), 30);
+    ck_assert_int_ge(3 * all, LEN(folds));
+}
+END_TEST
+
 /* One-rank runs, made once before the tests fork. */
 static struct parity reference[FAMILY_TEST_COUNT][2];
 
@@ -96,6 +118,24 @@ static void none(const char *difference, const char *fold)
     ck_assert_msg(difference == NULL, "%s: %s", fold, difference ? difference : "");
 }
 
+/* Every predicted span joins the measured one of the same rank, step and op, and none is left over. */
+static const char *spans_differ(struct parity *p)
+{
+    struct cost cost;
+    struct trace t;
+    cost_init(&cost, &p->pr, &p->j);
+    sim_sweep(&t, &p->a, &cost, p->u, NULL, 1);
+    if (t.n != p->r.trace.n) return "the measured trace has another number of spans than the predicted one";
+    for (int64_t k = 0; k < t.n; k++) {
+        const struct span *x = &t.span[k], *y = &p->r.trace.span[k];
+        if (x->iter == y->iter && x->rank == y->rank && x->step == y->step && x->op == y->op) continue;
+        snprintf(p->d.text, sizeof p->d.text, "predicted span of rank %d, step %d, op %d has no partner", x->rank,
+                 x->step, x->op);
+        return p->d.text;
+    }
+    return NULL;
+}
+
 START_TEST(fold_equals_one_rank)
 {
     const struct fold *f = &folds[_i / 2 * PARITY_STRIDE];
@@ -105,6 +145,7 @@ START_TEST(fold_equals_one_rank)
     none(parity_gradients_differ(&p, one), f->name);
     none(parity_loss_differs(&p, one), f->name);
     none(parity_counts_differ(&p), f->name);
+    none(spans_differ(&p), f->name);
     parity_close(&p);
 }
 END_TEST
@@ -253,6 +294,7 @@ int main(void)
     tcase_add_unchecked_fixture(t, make_references, free_references);
     tcase_set_timeout(t, 240);
     tcase_set_timeout(run, 240);
+    tcase_add_test(run, the_folds_are_many_and_unlike);
     tcase_add_loop_test(t, routing_is_far_from_ties, 0, FAMILY_TEST_COUNT);
     tcase_add_loop_test(t, fold_equals_one_rank, 0, 2 * ((LEN(folds) - 1) / PARITY_STRIDE + 1));
     tcase_add_test(run, every_item_has_its_span);
