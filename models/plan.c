@@ -59,6 +59,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("split-wgrad", BOOL, split_wgrad, 0, 0, 0, 1, "0", "1: weight gradients are passes of their own")      \
     X("sp", BOOL, sp, 0, plan_auto, 0, 1, "auto", "sequence parallel; auto: when tp > 1")                    \
     X("mtp", INT, mtp, 0, plan_auto, 0, MODEL_MTP, "auto", "multi-token-prediction depths; auto: the model's") \
+    X("layers", INT, layers, 0, plan_auto_0, 1, 1000, "auto", "the model's first ones only; auto: all")      \
     X("capacity", NUMBER, capacity, 0, plan_capacities, 1, 1e6, "auto",                                      \
       "rows of routed buffers over even routing")                                                            \
     X("expert-capacity", NUMBER, expert_capacity, 0, 0, 0, 1e6, "0",                                         \
@@ -130,6 +131,10 @@ static enum err plan_read_parts(struct job *j, struct arena *a, const struct pla
     TRY(plan_located(d, cfg_check_name("systems", p->system, "system", d), g));
     TRY(plan_located(d, cfg_check_name("stacks", p->stack, "stack", d), g));
     TRY(model_read(&j->model, a, p->model, d));
+    if (p->layers > j->model.layers)
+        return plan_located(d, fail(d, ERR_CONFIG, "layers = %d, but model %s has %d: ask for no more", p->layers,
+                                    j->model.name, j->model.layers), g);
+    if (p->layers > 0) model_cut(&j->model, p->layers);
     TRY(system_read(&j->system, a, p->system, d));
     return stack_read(&j->stack, a, p->stack, d);
 }

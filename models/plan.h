@@ -31,6 +31,7 @@ struct plan {
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
     int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */
     int32_t mtp;                                    /* -1: as in the model                                       */
+    int32_t layers;                                 /* the model's first ones only; 0: all                       */
     double capacity;                                /* 0: the stack's; PLAN_CAPACITY_WORST: worst                */
     double expert_capacity;                         /* tokens of a rank an expert takes, over even routing: more are dropped,
                                                        fewer are padded; 0: none dropped                         */

@@ -16,6 +16,7 @@ static const char *const plans[] = {
     "model qwen2-57b-a14b system h100-sxm gpus 64 tp 2 pp 4 ep 4 gbs 256 seq 4096",
     "model qwen2-57b-a14b system h100-sxm gpus 8 tp 4 ep 8 gbs 64 seq 4096",
     "model deepseek-v2 system b200 gpus 64 tp 2 pp 4 ep 8 gbs 64 seq 4096",
+    "model deepseek-v2 layers 4 system b200 gpus 8 ep 8 gbs 64 seq 4096",
     "model moonlight-16b-a3b system h100-sxm gpus 16 tp 2 cp 2 ep 8 gbs 64 seq 4096 recompute mla_up_proj+layernorm",
     "model gpt-oss-20b system h100-sxm gpus 8 tp 2 ep 4 gbs 64 seq 4096",
     "model gpt-oss-120b system gb200-nvl72 gpus 64 ep 64 gbs 64 seq 8192",
@@ -116,6 +117,21 @@ START_TEST(every_op_is_complete_and_has_its_group)
 }
 END_TEST
 
+/* The plan's `layers`: the model's first ones, and no more than it has. */
+START_TEST(layers_are_cut)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct diag d = { 0 };
+    test_job(&j, &a, "model deepseek-v2 layers 4 system b200 gpus 8 ep 8 gbs 64 seq 4096");
+    ck_assert_int_eq(j.model.layers, 4);
+    ck_assert_int_eq(model_count_ffn(&j.model, FFN_MOE), 3);
+    ck_assert_int_eq(test_job_try(&j, &a, "model deepseek-v2 layers 61 system b200 gpus 8 gbs 64 seq 4096", &d), ERR_CONFIG);
+    ck_assert_str_eq(d.text, "--layers: layers = 61, but model deepseek-v2 has 60: ask for no more");
+    arena_free(&a);
+}
+END_TEST
+
 static int64_t dispatched_rows(const char *flags, int at)
 {
     struct arena a = { 0 };
@@ -173,6 +189,7 @@ int main(void)
     tcase_add_loop_test(c, parameters_equal_the_closed_form, 0, LEN(plans));
     tcase_add_loop_test(c, slices_fill_the_buckets, 0, LEN(plans));
     tcase_add_loop_test(c, every_op_is_complete_and_has_its_group, 0, LEN(plans));
+    tcase_add_test(c, layers_are_cut);
     tcase_add_test(c, dispatched_rows_do_not_shrink_with_ep);
     tcase_add_test(c, tables_and_mtp_stand_on_their_stages);
     suite_add_tcase(s, c);
