@@ -182,6 +182,22 @@ void predict_rates(struct predict *r, const struct job *j)
     r->mfu = r->tflops_gpu * 1e12 / r->peak_flop_per_s;
 }
 
+/* What of the prices is extrapolated. */
+static void off_grid_of(struct predict *r, const struct cost *c, const double *op_s)
+{
+    double all_s = 0, off_s = 0;
+    for (int o = 1; o < c->pr->n_op; o++) {
+        const enum op_family f = op_family((enum op_kind)c->pr->op[o].kind);
+        if (f != FAMILY_GEMM && f != FAMILY_GROUPED && f != FAMILY_ATTENTION) continue;
+        const int off = cost_off_grid(c, o);
+        r->n_priced++;
+        r->n_off_grid += off;
+        all_s += op_s[o];
+        off_s += off ? op_s[o] : 0;
+    }
+    r->off_grid_share = all_s > 0 ? off_s / all_s : 0;
+}
+
 void predict_job(struct predict *r, struct program *pr, struct arena *a, const struct job *j)
 {
     struct program own;
@@ -195,5 +211,6 @@ void predict_job(struct predict *r, struct program *pr, struct arena *a, const s
     memcpy(r->place, c.place, sizeof r->place);
     time_of(r, &c, op_s, price);
     memory_of(r, a, &c, price);
+    off_grid_of(r, &c, op_s);
     predict_rates(r, j);
 }

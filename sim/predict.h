@@ -21,6 +21,9 @@ struct predict {
     struct predict_alive alive[PREDICT_ALIVE]; int n_alive; /* largest at the worst stage's peak            */
     struct sim_lines lines;                                 /* of the stage that finishes last              */
     struct place place[GROUP_COUNT];
+    /* Products and attentions of the program; of them, those of sizes not measured on this system (cost_off_grid); and
+     * the share of their time that these take when each runs once. */
+    int n_priced, n_off_grid; double off_grid_share;
 };
 /* Builds, prices, simulates. `pr` (may be NULL) receives the program. Never fails: the job was checked. Offsets
  * are planned for stacks whose memory is (stack.arena) when the stages have at most PREDICT_PLANNED_ITEMS items

@@ -94,6 +94,119 @@ START_TEST(published_alltoall)
 }
 END_TEST
 
+/* What measured figures add, each by hand: 50 GFLOP are 1 ms, 500 MB are 1 ms. */
+START_TEST(measured_figures_by_hand)
+{
+    struct job j = round_job();
+    const struct cost c = { .job = &j };
+    struct system *s = &j.system;
+    const struct work w = { .flop = 50e9, .read_B = 150e6, .write_B = 100e6, .dtype = DT_BF16, .rows = 800, .cols = 400,
+                            .inner = 200, .experts = 4 };
+    s->ramp_gemm[DT_BF16] = 100;
+    assert_s(cost_gemm_s(&c, OP_GEMM, &w), 1e-3 * 1.5 + 1e-6);
+    assert_s(cost_gemm_s(&c, OP_DGRAD, &w), 1e-3 * 1.25 + 1e-6);
+    assert_s(cost_gemm_s(&c, OP_WGRAD, &w), 1e-3 * 1.125 + 1e-6);
+    assert_s(cost_gemm_s(&c, OP_GROUPED_WGRAD, &w), 2e-3 * 1.5 + 1e-6);         /* 200 rows an expert */
+    s->ramp_gemm[DT_BF16] = 0;
+    s->exposed_gemm = 0.5;
+    assert_s(cost_gemm_s(&c, OP_GEMM, &w), 1e-3 + 0.25e-3 + 1e-6);
+    s->eff_gemm_bytes = 1;
+    assert_s(cost_gemm_s(&c, OP_GEMM, &w), 1e-3 + 0.125e-3 + 1e-6);
+    s->expert_s = 5e-6;
+    assert_s(cost_gemm_s(&c, OP_GROUPED_GEMM, &w), 2e-3 + 20e-6 + 1e-6);
+    s->eff_permute = 0.25;
+    assert_s(cost_memory_s(&c, OP_PERMUTE, &w), 1e-3 + 1e-6);
+    assert_s(cost_memory_s(&c, OP_NORM, &w), 0.5e-3 + 1e-6);
+}
+END_TEST
+
+START_TEST(attention_by_hand)
+{
+    struct job j = round_job();
+    const struct cost c = { .job = &j };
+    struct system *s = &j.system;
+    struct work w = { .flop = 50e9, .read_B = 60e6, .write_B = 40e6, .dtype = DT_BF16, .rows = 1024, .cols = 512, .experts = 4 };
+    s->sms = 8;
+    s->attention_rows.fwd = 128;        /* 8 blocks of a head, 32 in all, the last twice the mean: 8 * 2 / 32 of the whole */
+    assert_s(cost_attention_s(&c, &w, 0), 1e-3 * sqrt(1 + 0.5 * 0.5) + 1e-6);
+    assert_s(cost_attention_s(&c, &w, 1), 2e-3 + 1e-6);
+    s->attention_rows.fwd = 0;
+    s->attention_bytes.fwd = 0.5;
+    assert_s(cost_attention_s(&c, &w, 0), 1e-3 + 0.5 * 0.2e-3 + 1e-6);
+    s->attention_bytes.fwd = 0;
+    s->attention_wide.fwd = 1;
+    s->attention_narrow = 0.5;
+    w.cols = 4 * 256;
+    assert_s(cost_attention_s(&c, &w, 0), 2e-3 + 1e-6);
+    w.cols = 4 * 32;
+    assert_s(cost_attention_s(&c, &w, 0), 2e-3 + 1e-6);
+}
+END_TEST
+
+START_TEST(allreduce_takes_the_faster_way)
+{
+    struct job j = round_job();
+    struct system *s = &j.system;
+    struct place p = { .size = 8, .link = LINK_NVLINK, .domains = 1, .in_domain = 8, .same_rail = 1 };
+    s->eff_nvls = 0.5;                  /* 9 / 14 of a ring's bytes at the same rate */
+    assert_s(comm_s(&j, OP_ALL_REDUCE, p, 50e6), 1e-3 * 9 / 14 + 12e-6 + 1e-6);
+    s->eff_nvls = 0.25;
+    assert_s(comm_s(&j, OP_ALL_REDUCE, p, 50e6), 1e-3 + 12e-6 + 1e-6);
+    s->nvlink_call_s = 3e-6;
+    s->ramp_s = 10e-6;                  /* of each of 6 hops, half of it at 50 MB */
+    s->ramp_B = 50e6;
+    assert_s(comm_s(&j, OP_GATHER, p, 50e6), 1e-3 + 6e-6 + 3e-6 + 30e-6 + 1e-6);
+    assert_s(comm_s(&j, OP_ALL_REDUCE, p, 50e6), 1e-3 + 12e-6 + 3e-6 + 60e-6 + 1e-6);
+}
+END_TEST
+
+START_TEST(exchange_by_hand)
+{
+    struct job j = round_job();
+    struct system_exchange *e = &j.system.exchange;
+    struct exchange x = { .target_B = 80e6, .nvlink_B = 50e6, .peers = 7, .sms = 4 };
+    assert_s(cost_exchange_s(&j.system, &x), 1e-3 + 7e-6 + 1e-6);               /* as alltoall, no SM bound */
+    e->dispatch_B_per_s = 10e9;
+    e->deepep.dispatch = 0.5;
+    assert_s(cost_exchange_s(&j.system, &x), 2e-3 + 7e-6 + 1e-6);
+    x.kernel = EXCHANGE_DEEPEP;
+    assert_s(cost_exchange_s(&j.system, &x), 4e-3 + 7e-6 + 1e-6);
+    x.nic_B = 15e6;                                                             /* 3 ms beside 4 */
+    e->call_s.dispatch = 1e-4;
+    x.called = 1;
+    assert_s(cost_exchange_s(&j.system, &x), 5e-3 + 1e-4 + 7e-6 + 1e-6);
+}
+END_TEST
+
+/* A product larger than any measured on B200, and all of a machine on which none was measured. */
+START_TEST(prices_off_the_grid_are_told)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    struct cost c;
+    test_job(&j, &a, "model deepseek-v3 system b200 gpus 256 pp 4 ep 64 gbs 256 seq 4096");
+    program_build(&pr, &a, &j);
+    cost_init(&c, &pr, &j);
+    int n = 0, off = 0, none = 0;
+    for (int o = 1; o < pr.n_op; o++) {
+        const enum op_family f = op_family((enum op_kind)pr.op[o].kind);
+        const int priced = f == FAMILY_GEMM || f == FAMILY_GROUPED || f == FAMILY_ATTENTION;
+        const double flop = op_work(&pr, &pr.op[o], pr.even).flop;
+        j.system.gemm_flop.to = f == FAMILY_GEMM ? flop : j.system.gemm_flop.to;
+        j.system.gemm_flop.from = 0;
+        n += priced;
+        off += f == FAMILY_GEMM && cost_off_grid(&c, o);
+        j.system.gemm_flop.to = f == FAMILY_GEMM ? flop * 0.99 : j.system.gemm_flop.to;
+        none += f == FAMILY_GEMM ? !cost_off_grid(&c, o) : !priced && cost_off_grid(&c, o);
+    }
+    ck_assert_int_gt(n, 0);
+    ck_assert_int_eq(off, 0);
+    ck_assert_int_eq(none, 0);
+    arena_free(&a);
+}
+END_TEST
+
 static double priced_s(const struct cost *c, const struct op *o, const struct work *w)
 {
     switch (op_family((enum op_kind)o->kind)) {
@@ -208,7 +321,9 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { roofline_takes_the_slower_side, links_by_hand, published_alltoall,
+    const TTest *const tests[] = { roofline_takes_the_slower_side, measured_figures_by_hand, attention_by_hand, links_by_hand,
+                                   allreduce_takes_the_faster_way, exchange_by_hand, published_alltoall,
+                                   prices_off_the_grid_are_told,
                                    more_work_never_costs_less, more_rows_never_cost_less,
                                    few_rows_an_expert_are_slow, nothing_launched_costs_nothing };
     return test_main("cost", tests, LEN(tests), 60);

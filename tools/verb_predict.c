@@ -35,7 +35,7 @@ struct curve_row { const char *value, *reason; int32_t feasible; double step_s, 
 struct view {
     const struct job *job;
     struct predict r;
-    const char *peak, *fits, *tokens, *params;
+    const char *peak, *fits, *tokens, *params, *prices;
     struct stage_row *stage;
     struct time_row time[ANSWER_LINES]; int n_time;
     struct comm_row comm[GROUP_COUNT]; int n_comm;
@@ -55,6 +55,8 @@ static const struct report_col head_cols[] = {
     { NULL, "model GFLOP/token", REPORT_GIGA, offsetof(struct view, r.flop_per_token) },
     { NULL, "parameters", REPORT_TEXT, offsetof(struct view, params) },
     { NULL, "fits", REPORT_TEXT, offsetof(struct view, fits) },
+    { "off_grid_share", NULL, REPORT_NUMBER, offsetof(struct view, r.off_grid_share) },
+    { NULL, "prices", REPORT_TEXT, offsetof(struct view, prices) },
 };
 static const struct report_col param_cols[] = {
     { "total", NULL, REPORT_LONG, offsetof(struct model_params, total) },
@@ -142,6 +144,8 @@ static void collect_head(struct view *v, struct arena *a)
                                          units_human(peak, sizeof peak, worst->peak_B, UNIT_B),
                                          units_human(cap, sizeof cap, r->capacity_B, UNIT_B), r->worst_stage)
                           : arena_printf(a, "NO: %s", r->reason);
+    v->prices = arena_printf(a, "%d of %d products and attentions (%.0f %% of their time) are of sizes not measured here",
+                             r->n_off_grid, r->n_priced, 100 * r->off_grid_share);
     v->stage = arena_alloc(a, (size_t)r->n_stage * sizeof *v->stage);
     for (int s = 0; s < r->n_stage; s++)
         v->stage[s] = (struct stage_row){ s, r->stage[s], s == r->worst_stage ? "<- largest" : "" };
