@@ -1,5 +1,5 @@
 /* Passes as algebra: identity and associativity, applying a product is applying its factors, a chunk is the
- * product of its blocks in time and in memory, and the pairs give the live bytes that unroll counts. */
+ * product of its blocks in time and in memory, the pairs give the live bytes that unroll counts, and each recompute drops what a hand count says. */
 #include "tests/test.h"
 #include "sim/sim.h"
 #include <math.h>
@@ -207,6 +207,54 @@ START_TEST(pairs_are_live_bytes)
 }
 END_TEST
 
+/* ---- what a forward keeps ---- */
+
+static double kept_B(const char *plan, const char *recompute)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    struct cost c;
+    double net_B = 0;
+    test_job(&j, &a, arena_printf(&a, "%s stack moefold seq 4096 recompute %s", plan, recompute));
+    program_build(&pr, &a, &j);
+    cost_init(&c, &pr, &j);
+    const struct pass_price *price = pass_price_all(&c, cost_all_s(&c, &a), &a);
+    for (int k = 0; k < pr.n_pass; k++)
+        if (pr.pass[k].kind == PASS_FWD) net_B += price[k].net_B;
+    arena_free(&a);
+    return net_B;
+}
+
+#define QWEN "model qwen3-30b-a3b system h100-sxm gpus 8 gbs 64 "
+#define DSV3 "model deepseek-v3 system gb200-nvl72 gpus 64 ep 64 gbs 256 mtp 0 "
+enum { T = 4096, R = T * 8 * 3 / 2 };           /* tokens; routed rows at the stack's capacity of 1.5 */
+
+/* By hand, bf16: each recompute drops its module's results from what a micro-batch keeps, and nothing else. */
+static const struct { const char *plan, *recompute; double less_B; } dropped[] = {
+    { QWEN "ep 8", "moe_act", 48.0 * 2 * R * 768 },
+    { QWEN "tp 2 ep 4 etp 2", "moe_act", 48.0 * 2 * R * 768 / 2 },      /* half of the width on twice the half of the rows */
+    { QWEN "ep 8", "layernorm", (2 * 48 + 1.0) * 2 * T * 2048 },
+    { QWEN "tp 2 ep 4 etp 2", "layernorm", (2 * 48 + 1.0) * 2 * T * 2048 / 2 },
+    { DSV3, "moe_act", 58.0 * 2 * R * 2048 },
+    { DSV3, "layernorm", (2 * 61 + 1.0) * 2 * T * 7168 },
+    { DSV3, "mla_up_proj", 61.0 * 2 * T * (128 * (192 + 192 + 128) - 64) },     /* q, k, v; but the rotary key stays */
+};
+
+START_TEST(recompute_drops_what_it_names)
+{
+    const double less_B = kept_B(dropped[_i].plan, "none") - kept_B(dropped[_i].plan, dropped[_i].recompute);
+    ck_assert_double_eq(less_B, dropped[_i].less_B);
+}
+END_TEST
+
+/* Full: the inputs of 48 layers; of the head its logits, input, norm, and tokens, labels, maxima, two sums. */
+START_TEST(full_recompute_keeps_inputs)
+{
+    ck_assert_double_eq(kept_B(QWEN "ep 8", "full"), 2.0 * T * (48 * 2048 + 151936 + 2 * 2048) + 4.0 * T * 5);
+}
+END_TEST
+
 static double most_live_B(const struct program *pr, const struct pass_price *price)
 {
     double most_B = 0;
@@ -252,6 +300,8 @@ int main(void)
     tcase_add_test(all, algebra);
     tcase_add_loop_test(all, blocks_make_a_chunk, 0, LEN(block_jobs));
     tcase_add_test(all, larger_buffers_never_help);
+    tcase_add_loop_test(all, recompute_drops_what_it_names, 0, LEN(dropped));
+    tcase_add_test(all, full_recompute_keeps_inputs);
     tcase_add_loop_test(all, pairs_are_live_bytes, 0, LEN(live_jobs));
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
