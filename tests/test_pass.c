@@ -1,5 +1,6 @@
 /* Passes as algebra: identity and associativity, applying a product is applying its factors, a chunk is the
- * product of its blocks in time and in memory, the pairs give the live bytes that unroll counts, and each recompute drops what a hand count says. */
+ * product of its blocks in time and in memory, the pairs give the live bytes that unroll counts, and each
+ * recompute drops what a hand count says. */
 #include "tests/test.h"
 #include "sim/sim.h"
 #include <math.h>
