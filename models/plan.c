@@ -69,7 +69,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "entries the tokenizer adds before padding (Megatron's null tokenizer: 1)")                            \
     X("domain-gpus", INT, domain_gpus, 0, plan_auto_0, 1, GPUS, "auto", "GPUs used of each NVLink domain")   \
     X("lr", NUMBER, lr, 0, 0, 0, 1e6, "1e-3", "learning rate")                                               \
-    X("weight-decay", NUMBER, weight_decay, 0, 0, 0, 1e6, "0.1", "decoupled, of matrices")                   \
+    X("weight-decay", NUMBER, weight_decay, 0, 0, 0, 1e6, "0.1", "AdamW: decoupled, of every parameter")     \
     X("beta1", NUMBER, beta1, 0, 0, 0, 0.999999, "0.9", "AdamW: decay of the first moment")                  \
     X("beta2", NUMBER, beta2, 0, 0, 0, 0.999999, "0.95", "AdamW: decay of the second moment")                \
     X("adam-eps", NUMBER, adam_eps, 0, 0, 1e-30, 1, "1e-8", "AdamW: added to the root")                      \
