@@ -74,22 +74,12 @@ static int swaps(const struct build *b)
     return b->j->plan.cp_comm == CP_COMM_A2A && b->pr->group_size[GROUP_CP] > 1;
 }
 
-/* All heads of my tokens -> my heads of all tokens, or back. */
-static int swap(struct build *b, int x, int back)
-{
-    const int n = b->pr->group_size[GROUP_CP], cols = b->pr->buf[x].cols;
-    const int y = emit_like(b, x, back ? cols * n : cols / n);
-    b->pr->buf[y].rows = back ? b->pr->buf[y].rows / n : b->pr->buf[y].rows * n;
-    emit(b, OP_SWAP, STREAM_CP, GROUP_CP, (struct io){ .write = { y }, .read = { x } });
-    return y;
-}
-
 void build_attention_swap(struct build *b, struct attention_kept *k)
 {
     if (!swaps(b)) return;
-    k->q = swap(b, k->q, 0);
-    k->k = swap(b, k->k, 0);
-    k->v = swap(b, k->v, 0);
+    k->q = emit_swap(b, k->q, 0);
+    k->k = emit_swap(b, k->k, 0);
+    k->v = emit_swap(b, k->v, 0);
 }
 
 /* K or V as attention reads it. */
@@ -101,7 +91,7 @@ static int all_keys(struct build *b, int x)
 /* Its gradient -> of this rank's tokens. */
 static int own_keys(struct build *b, int dx)
 {
-    return swaps(b) ? swap(b, dx, 1) : emit_scatter(b, GROUP_CP, dx);
+    return swaps(b) ? emit_swap(b, dx, 1) : emit_scatter(b, GROUP_CP, dx);
 }
 
 int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k)
@@ -114,7 +104,7 @@ int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x
     k->lse = emit_buf(b, b->pr->buf[k->q].rows, heads, DT_F32);
     emit(b, OP_ATTN, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { k->o_part, k->lse }, .read = { k->q, keys, values, w->sink.w } })->window = window(b);
-    k->o = swaps(b) ? swap(b, k->o_part, 1) : k->o_part;
+    k->o = swaps(b) ? emit_swap(b, k->o_part, 1) : k->o_part;
     const int y = emit_gemm(b, k->o, w->o);
     const int y_sp = emit_scatter(b, GROUP_TP, y);
     return emit_add(b, x, y_sp);
@@ -144,14 +134,14 @@ void build_attention_core_bwd(struct build *b, const struct attention_w *w, int 
     const int dy_full = emit_gather_input(b, dy);
     const int d_o = emit_dgrad(b, dy_full, w->o);
     emit_wgrad(b, k->o, dy_full, w->o);
-    const int d_part = swaps(b) ? swap(b, d_o, 0) : d_o;
+    const int d_part = swaps(b) ? emit_swap(b, d_o, 0) : d_o;
     const int keys = all_keys(b, k->k), values = all_keys(b, k->v);
     *dq = emit_like(b, k->q, b->pr->buf[k->q].cols);
     const int dkeys = emit_like(b, keys, b->pr->buf[keys].cols), dvalues = emit_like(b, values, b->pr->buf[values].cols);
     emit(b, OP_ATTN_BWD, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { *dq, dkeys, dvalues }, .add = { w->sink.g }, .read = { k->q, keys, values, k->o_part, k->lse, d_part } })
         ->window = window(b);
-    if (swaps(b)) *dq = swap(b, *dq, 1);
+    if (swaps(b)) *dq = emit_swap(b, *dq, 1);
     *dk = own_keys(b, dkeys);
     *dv = own_keys(b, dvalues);
 }

@@ -1,5 +1,5 @@
 /* A Mamba-2 mixer (arXiv 2405.21060; Megatron-LM core/ssm/mamba_mixer.py): one projection in, then convolution, chunked scan
- * and gated norm as one op, one projection out. Heads and groups are cut over tp; over cp an exchange turns slices of the
+ * and gated norm as one op, one projection out. Heads and groups are cut over tp; over cp a swap turns slices of the
  * sequence into slices of the heads, since a scan needs all tokens before its own. Of the scan only its input and its output
  * before the norm are kept: states are computed again in backward, as the fused kernels do. */
 #include "models/build.h"
@@ -32,25 +32,25 @@ int build_mamba_fwd(struct build *b, const struct mamba_w *w, int x, struct mamb
     const int cols = model_mamba_dim(&b->j->model) / (p->tp * p->cp);
     k->x = x;
     k->n = emit_norm(b, x, w->norm);
-    k->in = emit_exchange(b, emit_gemm(b, emit_gather_input(b, k->n), w->in), p->cp);
+    k->in = emit_swap(b, emit_gemm(b, emit_gather_input(b, k->n), w->in), 0);
     k->raw = emit_like(b, k->in, cols);
     const int y = emit_like(b, k->in, cols), state = states(b, k->in);
     emit(b, OP_SCAN, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { y, k->raw, state }, .read = { k->in, w->scan.w } });
-    k->y = emit_exchange(b, y, 1.0 / p->cp);
+    k->y = emit_swap(b, y, 1);
     const int out = emit_scatter(b, GROUP_TP, emit_gemm(b, k->y, w->out));
     return emit_add(b, x, out);
 }
 
 int build_mamba_bwd(struct build *b, const struct mamba_w *w, int dy, const struct mamba_kept *k)
 {
-    const int cp = b->j->plan.cp, dy_full = emit_gather_input(b, dy);
-    const int d_raw = emit_exchange(b, emit_dgrad(b, dy_full, w->out), cp);
+    const int dy_full = emit_gather_input(b, dy);
+    const int d_raw = emit_swap(b, emit_dgrad(b, dy_full, w->out), 0);
     emit_wgrad(b, k->y, dy_full, w->out);
     const int din = emit_like(b, k->in, b->pr->buf[k->in].cols), state = states(b, k->in);
     emit(b, OP_SCAN_BWD, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { din, state }, .add = { w->scan.g }, .read = { k->in, k->raw, d_raw, w->scan.w } });
-    const int din_sp = emit_exchange(b, din, 1.0 / cp);
+    const int din_sp = emit_swap(b, din, 1);
     const int dn = emit_scatter(b, GROUP_TP, emit_dgrad(b, din_sp, w->in));
     const int n = build_norm_again(b, k->x, w->norm, k->n, 1);
     emit_wgrad(b, emit_gather_input(b, n), din_sp, w->in);

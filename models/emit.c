@@ -189,12 +189,13 @@ int emit_scatter(struct build *b, enum group g, int x)
     return y;
 }
 
-int emit_exchange(struct build *b, int x, double more)
+int emit_swap(struct build *b, int x, int back)
 {
-    if (b->pr->group_size[GROUP_CP] == 1) return x;
-    const int y = emit_like(b, x, (int)(b->pr->buf[x].cols / more));
-    b->pr->buf[y].rows = (int64_t)((double)b->pr->buf[x].rows * more);
-    emit(b, OP_EXCHANGE, STREAM_CP, GROUP_CP, (struct io){ .write = { y }, .read = { x } });
+    const int n = b->pr->group_size[GROUP_CP], cols = b->pr->buf[x].cols;
+    if (n == 1) return x;
+    const int y = emit_like(b, x, back ? cols * n : cols / n);
+    b->pr->buf[y].rows = back ? b->pr->buf[y].rows / n : b->pr->buf[y].rows * n;
+    emit(b, OP_SWAP, STREAM_CP, GROUP_CP, (struct io){ .write = { y }, .read = { x } });
     return y;
 }
 

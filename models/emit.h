@@ -58,7 +58,7 @@ int  emit_act_bwd(struct build *b, int fc1, int dy, int prob, int *dprob);  /* d
 int  emit_gather(struct build *b, enum group g, int x);
 int  emit_scatter(struct build *b, enum group g, int x);
 void emit_all_reduce(struct build *b, enum group g, int x, int max);
-int  emit_exchange(struct build *b, int x, double more);   /* over cp: `more` times the rows for as many times fewer columns */
+int  emit_swap(struct build *b, int x, int back);           /* over cp: all heads of my tokens -> my heads of all, or back */
 /* ---- low precision (emit_copy.c) ---- */
 enum axis { AXIS_ROWS, AXIS_COLUMNS };      /* along which scales run and products contract */
 int  emit_is_low(const struct build *b);

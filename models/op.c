@@ -183,7 +183,6 @@ static void work_wire(struct work *w, const struct program *pr, const struct op 
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP: w->wire_B = read_B * share; break;
     case OP_ALL_REDUCE: case OP_ALL_MAX: w->wire_B = 2 * add_B * share; break;
     case OP_GRAD_SCATTER: case OP_PARAM_GATHER: w->wire_B = add_B * share; break;
-    case OP_EXCHANGE: w->wire_B = read_B * share; break;
     case OP_SEND: w->wire_B = read_B; break;
     case OP_RECV: w->wire_B = write_B; break;
     default: break;
