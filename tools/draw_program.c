@@ -91,11 +91,17 @@ static int is_drawn(const struct op *o, const struct draw_part *part)
     return part->layer < 0 || o->layer == part->layer;
 }
 
+static const char *kind_name(struct layer_kind k)
+{
+    if (k.ffn != FFN_NONE) return k.ffn == FFN_MOE ? "MoE" : "dense";
+    return k.mixer == MIXER_MAMBA ? "Mamba" : "attention";
+}
+
 static const char *layer_name(struct arena *a, const struct job *j, int layer)
 {
     if (layer < 0) return "embedding, loss, pipeline";
     if (layer >= j->model.layers) return arena_printf(a, "MTP %d", layer - j->model.layers);
-    return arena_printf(a, "layer %d (%s)", layer, model_is_moe(&j->model, layer) ? "MoE" : "dense");
+    return arena_printf(a, "layer %d (%s)", layer, kind_name(model_layer(&j->model, layer)));
 }
 
 void draw_program(FILE *out, const struct program *pr, const struct job *j, const struct draw_part *part)
