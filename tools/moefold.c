@@ -11,6 +11,7 @@ static const struct verb verbs[] = {
     { "search",  verb_search,  "the best plans of a model on a cluster, and why the others lost" },
     { "run",     verb_run,     "train under a plan on this machine; writes metrics and a trace" },
     { "compare", verb_compare, "predicted beside measured, op by op, of a directory that run wrote" },
+    { "validate", verb_validate, "measured runs of others, predicted: errors, where they sit, signs of changes" },
     { "draw",    verb_draw,    "pictures: groups, pipeline, program" },
     { "list",    verb_list,    "the built-in models, systems, stacks and plans" },
     { "doctor",  verb_doctor,  "what this machine can do" },
@@ -20,7 +21,7 @@ static void usage(FILE *to)
 {
     fprintf(to, "moefold plans, predicts and runs Mixture-of-Experts training.\n\n"
                 "usage: moefold VERB ... [--json] [--help]\n\n");
-    for (int i = 0; i < LEN(verbs); i++) fprintf(to, "  %-9s%s\n", verbs[i].name, verbs[i].what);
+    for (int i = 0; i < LEN(verbs); i++) fprintf(to, "  %-10s%s\n", verbs[i].name, verbs[i].what);
     fprintf(to, "\nmoefold VERB --help lists the flags of a verb. First steps:\n"
                 "  moefold search --model deepseek-v3 --system gb200-nvl72 --gpus 256 --seq 4096 --gbs 4096\n"
                 "  moefold run --model tiny-moe --ranks 4 --ep 4 --steps 10\n");
@@ -29,7 +30,8 @@ static void usage(FILE *to)
 static enum err no_verb(const char *word, struct diag *d)
 {
     return fail(d, ERR_CONFIG,
-                "no verb is called '%s'; the verbs are predict, search, run, compare, draw, list, doctor", word);
+                "no verb is called '%s'; the verbs are predict, search, run, compare, validate, draw, list, doctor",
+                word);
 }
 
 static enum err dispatch(int argc, char **argv, struct diag *d)
