@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum family { GQA, GQA_ALL, MLA, MLA_ALL, DENSE, TIED_MTP, FAMILY_TEST_COUNT };  /* _ALL: top-k = experts */
+enum family { GQA, GQA_ALL, MLA, MLA_ALL, DENSE, TIED_MTP, V2, V2_ALL, FAMILY_TEST_COUNT };  /* _ALL: top-k = experts */
 
 struct fold {
     const char *name;
@@ -49,6 +49,13 @@ static inline struct model parity_model(enum family f)
         m.shared_ffn = 16, m.score = SCORE_SIGMOID, m.selection_bias = 1, m.route_scale = 2.5, m.mtp = 1;
     }
     if (f == MLA) m.groups = 4, m.groups_kept = 2;
+    if (f == V2 || f == V2_ALL) {           /* as DeepSeek-V2 and its Lite: full-rank queries, groups by their best expert */
+        m.attention = ATTENTION_MLA;
+        m.kv_lora = 16, m.qk_nope = 8, m.qk_rope = 4, m.v_dim = 8;
+        m.shared_ffn = 32, m.norm_topk = 0, m.route_scale = 2, m.qk_norm = 0;
+        m.groups = 2, m.groups_kept = 1, m.group_score = GROUP_SCORE_MAX;
+    }
+    if (f == V2_ALL) m.experts = m.topk = 4, m.groups = m.groups_kept = 1;
     return m;
 }
 

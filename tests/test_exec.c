@@ -64,11 +64,14 @@ static const struct fold folds[] = {
     { .name = "woven moe_act layernorm pp2 vpp2 / ep4", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2,
       .dp = 2, .ep = 4, .woven = 1, .recompute = ACT | NORM },
     { .name = "split full pp2", .family = GQA_ALL, .pp = 2, .split = 1, .recompute = FULL },
+    /* DeepSeek-V2's routing; MLA without a latent of the queries */
+    { .name = "v2 tp2 pp2 / ep2", .family = V2, .tp = 2, .pp = 2, .dp = 2, .ep = 2 },
+    { .name = "v2 cp2 / etp2 layernorm mla_up_proj", .family = V2, .cp = 2, .dp = 2, .etp = 2, .recompute = NORM | UP },
 };
 
 /* Seeds for which no routing decision of 20 steps is closer than 1e-5, so that rounding cannot flip one. */
 static const int seeds[FAMILY_TEST_COUNT] = {
-    [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15
+    [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15, [V2] = 32, [V2_ALL] = 1
 };
 
 /* What a set of folds must hold to be believed: enough of them, 8 ranks at most, a third with top-k = experts (where no
