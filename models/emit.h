@@ -8,7 +8,7 @@ struct weight { int w, g, bias, bias_g, low; };  /* views: weight and gradient; 
                                                     products read copies of low precision */
 /* What stands in for a buffer in products (emit_copy.c), by buffer. */
 struct copies {
-    int32_t op;                         /* the QUANTIZE that makes them; 0: none yet                */
+    int32_t op, first;                  /* what makes them, as its outputs `first` on; op 0: nothing yet */
     int32_t copy[2];                    /* by axis: of a weight; of a tensor gathered over tp       */
     int32_t shard;                      /* this buffer is the gather of `shard`, made only as copies */
     int32_t next;                       /* weights with copies, a chain from build.low_weights      */
@@ -68,6 +68,8 @@ int  emit_copy_weight(struct build *b, int w, enum axis axis);
 /* The gather over tp of what products with low weights alone read. */
 int  emit_gather_input(struct build *b, int x);
 void emit_quantize_weights(struct build *b);            /* of the current stage, once a step */
+/* Ops [from, to), all that a chunk has: those that make copies no longer write what only the copies' readers wanted. */
+void emit_copy_settle(struct build *b, int from, int to);
 /* ---- routed ---- */
 struct route { int perm, count, size, prob; };  /* who goes where; prob in sent order. size 0: rows are static */
 int  emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols);

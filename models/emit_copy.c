@@ -1,8 +1,8 @@
 /* Copies of low precision. A product of weights asks here for what it reads in place of each operand: along its rows, or
- * along its columns where it contracts over the other axis. One QUANTIZE a tensor makes both; it grows by a copy when a
- * reader asks for it, also when a weight gradient asks long after forward: that copy then lives until then, and the tensor
- * itself dies with its other readers. What is gathered over tp is gathered as copies. Weights have copies that live for
- * ever and are made once a step. */
+ * along its columns where it contracts over the other axis. One QUANTIZE a tensor makes both (or the op that wrote it, in
+ * stacks that fuse the two); it grows by a copy when a reader asks, also when a weight gradient asks long after forward:
+ * that copy then lives until then, and the tensor itself dies with its other readers. What is gathered over tp is gathered
+ * as copies. Weights have copies that live for ever and are made once a step. */
 #include "models/emit.h"
 
 int emit_is_low(const struct build *b)
@@ -42,6 +42,31 @@ static int quantize(struct build *b, int x)
     return b->pr->n_op - 1;
 }
 
+/* The output from which a kernel of this kind writes copies of its first one; 0: it does not. */
+static int copies_at(const struct build *b, enum op_kind k)
+{
+    const struct stack *s = &b->j->stack;
+    if (!b->recipe->fused) return 0;
+    switch (k) {
+    case OP_NORM: return s->quantize_norm ? 2 : 0;
+    case OP_SWIGLU: case OP_ACT: return s->quantize_act ? 1 : 0;
+    case OP_SWIGLU_BWD: case OP_ACT_BWD: return s->quantize_act ? 2 : 0;
+    default: return 0;
+    }
+}
+
+/* Who makes copies of x from here on: the op that wrote it just before, or one of its own. */
+static struct copies maker(struct build *b, int x)
+{
+    enum { JUST = 4 };
+    for (int i = b->pr->n_op - 1; i > 0 && i >= b->pr->n_op - JUST; i--) {
+        const struct op *o = &b->pr->op[i];
+        const int first = copies_at(b, (enum op_kind)o->kind);
+        if (first && o->io.write[0] == x && o->half == b->half) return (struct copies){ .op = i, .first = first };
+    }
+    return (struct copies){ .op = quantize(b, x) };
+}
+
 static int copy_of_shard(struct build *b, int x, int shard, enum axis axis, int fresh)
 {
     const int part = emit_copy(b, shard, axis, fresh), y = copy_buf(b, x, (enum dtype)b->recipe->x);
@@ -62,10 +87,10 @@ int emit_copy(struct build *b, int x, enum axis axis, int fresh)
     }
     const int op = b->copies[x].op;
     if (!op || (fresh && b->pr->op[op].half != b->half)) {
-        const int made = quantize(b, x);
-        b->copies[x] = (struct copies){ .op = made };
+        const struct copies made = maker(b, x);
+        b->copies[x] = made;
     }
-    int32_t *at = &b->pr->op[b->copies[x].op].io.write[axis];
+    int32_t *at = &b->pr->op[b->copies[x].op].io.write[b->copies[x].first + axis];
     return *at ? *at : (*at = copy_buf(b, x, (enum dtype)b->recipe->x));
 }
 
@@ -100,5 +125,17 @@ void emit_quantize_weights(struct build *b)
         if (b->pr->buf[w].stage != b->stage) continue;
         const int op = quantize(b, w);
         for (int axis = 0; axis <= AXIS_COLUMNS; axis++) b->pr->op[op].io.write[axis] = b->copies[w].copy[axis];
+    }
+}
+
+void emit_copy_settle(struct build *b, int from, int to)
+{
+    char *read = arena_alloc(b->arena, (size_t)b->pr->n_buf);
+    for (int i = from; i < to; i++)
+        for (int k = 0; k < OP_READS; k++) read[b->pr->op[i].io.read[k]] = 1;
+    for (int i = from; i < to; i++) {
+        int32_t *write = b->pr->op[i].io.write;
+        const int first = copies_at(b, (enum op_kind)b->pr->op[i].kind);
+        if (first && (write[first] || write[first + 1]) && !read[write[0]]) write[0] = 0;
     }
 }

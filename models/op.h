@@ -11,12 +11,13 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
 
 /* X(kind, family, io). T: tokens of a rank's slice; all matrices are row-major, one token a row. Weights are
  * [out, in]: y = x w^T. Grouped weights are [experts here * out, in]. w+ means accumulated into. `a?` may be 0.
- * Who must read what is checked in emit(): every position without `?` is there. */
+ * Who must read what is checked in emit(): every position without `?` is there. row, col: copies of low precision of
+ * the first output, which is then absent when nobody else reads it (emit_copy.c). */
 #define OP_LIST(X)                                                                                                \
     X(DATA, HOST, "token?, label?, label2?, label3? <-") /* int32 rows of this cp slice, each one place further */ \
     X(EMBED, MEMORY, "y <- token, table")            /* rows of the vocabulary held here, zero elsewhere */       \
     X(EMBED_BWD, MEMORY, "table_g+ <- token, dy")                                                                 \
-    X(NORM, MEMORY, "y, rstd? <- x, w")                     /* RMSNorm over each run of w.cols columns (heads of x       \
+    X(NORM, MEMORY, "y?, rstd?, row?, col? <- x, w")    /* RMSNorm over each run of w.cols columns (heads of x       \
                                                         are separate runs); rstd: what stacks keep of it */       \
     X(NORM_BWD, MEMORY, "dx, w_g+ <- x, w, dy, dres?, rstd?") /* dres, the residual's gradient, is added to dx */ \
     X(ADD, MEMORY, "y <- a, b")                                                                                   \
@@ -36,8 +37,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(GROUPED_GEMM, GROUPED, "y <- x, w, count, bias?") /* rows sorted by local expert */                         \
     X(GROUPED_DGRAD, GROUPED, "dx <- dy, w, count")                                                               \
     X(GROUPED_WGRAD, GROUPED, "w_g+, bias_g?+ <- x, dy, count")                                                   \
-    X(SWIGLU, MEMORY, "y <- gate_up, prob?")         /* silu(gate) * up, times the row's prob */                  \
-    X(SWIGLU_BWD, MEMORY, "dgate_up, dprob? <- gate_up, dy, prob?")                                               \
+    X(SWIGLU, MEMORY, "y?, row?, col? <- gate_up, prob?") /* silu(gate) * up, times the row's prob */                  \
+    X(SWIGLU_BWD, MEMORY, "dgate_up?, dprob?, row?, col? <- gate_up, dy, prob?")                                  \
     X(ROUTE, MEMORY, "score, perm, prob, mine <- logit, bias?") /* score [T, E]; perm [T K, 2] (token,            \
                                                         expert) by expert then token; prob [T K, 1]; mine         \
                                                         [1, E] int32 counts */                                    \
@@ -79,8 +80,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(SGD, OPTIM, "w+, master?+ <- g, metric")                 /* my part, by index in the group */                         \
     X(HOLD, HOST, "y? <- x0?, x1?, x2?, x3?")        /* no work; keeps its reads alive as a framework's           \
                                                         reference does; y: what the framework takes here */ \
-    X(ACT, MEMORY, "y <- up, prob?")                 /* gelu or squared relu, times the row's prob */             \
-    X(ACT_BWD, MEMORY, "dup, dprob? <- up, dy, prob?")                                                            \
+    X(ACT, MEMORY, "y?, row?, col? <- up, prob?")    /* gelu or squared relu, times the row's prob */             \
+    X(ACT_BWD, MEMORY, "dup?, dprob?, row?, col? <- up, dy, prob?")                                               \
     X(AMAX, MEMORY, "amax <- x")                     /* the largest magnitude, of x transformed too for NVFP4 */  \
     X(QUANTIZE, MEMORY, "row?, col? <- x, amax?")    /* copies of low precision, scaled along rows, along columns */ \
     X(SCAN, MEMORY, "y, raw, state <- x, w")         /* Mamba-2: convolution, chunked scan, gated norm; raw: before the norm; \

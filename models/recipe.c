@@ -3,14 +3,14 @@
 #include <stddef.h>
 
 static const struct recipe recipes[] = {
-#define X(id, name, act, x, w, columns, passes, needs, pad, sends)                                                \
-    { name, DT_##act, DT_##x, DT_##w, COLUMNS_##columns, passes, needs, pad, sends },
+#define X(id, name, act, x, w, columns, passes, needs, fused, pad, sends)                                                \
+    { name, DT_##act, DT_##x, DT_##w, COLUMNS_##columns, passes, needs, fused, pad, sends },
     RECIPE_LIST(X)
 #undef X
 };
 
 const char *const recipe_names[] = {
-#define X(id, name, act, x, w, columns, passes, needs, pad, sends) name,
+#define X(id, name, act, x, w, columns, passes, needs, fused, pad, sends) name,
     RECIPE_LIST(X)
 #undef X
     NULL

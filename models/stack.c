@@ -35,6 +35,8 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "an allocation is a multiple of this; 0: exactly its bytes")                                           \
     X("token_int64", BOOL, token_int64, 0, NONE, 0, 1, "0", "1: token ids and labels are int64, not int32")  \
     X("norm_stat", BOOL, norm_stat, 0, NONE, 0, 1, "0", "1: a norm keeps one fp32 a row for backward")       \
+    X("quantize_norm", BOOL, quantize_norm, 0, NONE, 0, 1, "0", "1: norms write fp8 or fp4 copies themselves") \
+    X("quantize_act", BOOL, quantize_act, 0, NONE, 0, 1, "0", "1: activations do, forward and backward")     \
     X("norm_fused", BOOL, norm_fused, 0, NONE, 0, 1, "0", "1: a norm before one linear is part of it")       \
     X("split_views", BOOL, split_views, 0, NONE, 0, 1, "0",                                                  \
       "1: slices of a latent projection are views of it, and it stays whole")                                \

@@ -33,6 +33,7 @@ struct stack {
     double alloc_round_B;                   /* an allocation is a multiple of this; 0: exactly its bytes              */
     int32_t token_int64;                    /* token ids and labels are int64, not int32                              */
     int32_t norm_stat;                      /* a norm keeps one fp32 a row for backward                               */
+    int32_t quantize_norm, quantize_act;    /* norms, activations write copies of low precision themselves            */
     int32_t norm_fused;                     /* a norm before one linear is part of it                                 */
     int32_t split_views;                    /* slices of a latent projection are views of it                          */
     int32_t cross_entropy;                  /* enum cross_entropy                                                     */

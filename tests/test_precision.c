@@ -257,22 +257,86 @@ START_TEST(copies_are_made_once_and_read)
 }
 END_TEST
 
-/* ---- activations ---- */
+/* ---- fusion ---- */
 
-/* Bytes that a micro-batch carries from forward to backward, of MoE layers' grouped products: what their weight gradients
- * read from forward, once each. */
-static double kept_B(const struct program *pr)
+/* Bytes that a micro-batch carries from forward to backward, of all products: what weight gradients read from
+ * forward, once each. */
+static double kept_B(const struct program *pr, int dense)
 {
     char *forward = calloc((size_t)pr->n_buf, 1);
     double bytes = 0;
     for (int o = 1; o < pr->n_op; o++)
         for (int k = 0; k < OP_WRITES && pr->op[o].half == HALF_FWD; k++) forward[pr->op[o].io.write[k]] = 1;
     for (int o = 1; o < pr->n_op; o++)
-        if (pr->op[o].kind == OP_GROUPED_WGRAD && forward[pr->op[o].io.read[0]])
+        if ((pr->op[o].kind == OP_GROUPED_WGRAD || (dense && pr->op[o].kind == OP_WGRAD)) && forward[pr->op[o].io.read[0]])
             bytes += (double)buf_B(&pr->buf[pr->op[o].io.read[0]]);
     free(forward);
     return bytes;
 }
+
+static int count(const struct program *pr, enum op_kind k)
+{
+    int n = 0;
+    for (int o = 1; o < pr->n_op; o++) n += pr->op[o].kind == k;
+    return n;
+}
+
+static double memory_bound_B(const struct program *pr)
+{
+    double bytes = 0;
+    for (int o = 1; o < pr->n_op; o++) {
+        const struct work w = op_work(pr, &pr->op[o], pr->even);
+        if (op_family((enum op_kind)pr->op[o].kind) == FAMILY_MEMORY) bytes += w.read_B + w.write_B;
+    }
+    return bytes;
+}
+
+/* Everything read inside a micro-batch was written before. */
+static void assert_written(const struct program *pr)
+{
+    char *written = calloc((size_t)pr->n_buf, 1);
+    for (int o = pr->chunk[0].fwd; o < pr->chunk[0].reduce; o++) {
+        for (int k = 0; k < OP_READS; k++) {
+            const int id = pr->op[o].io.read[k];
+            if (id && pr->buf[id].keep == KEEP_MICRO) ck_assert_msg(written[program_root(pr, id)], "op %d %s", o, op_name((enum op_kind)pr->op[o].kind));
+        }
+        for (int k = 0; k < OP_WRITES; k++) written[program_root(pr, pr->op[o].io.write[k])] = 1;
+    }
+    free(written);
+}
+
+/* A dense layer: both norms, the activation and its gradient quantise; the output of attention and five gradients (of o, fc2,
+ * qkv outputs) do not. What is saved is one read and one write of each in bf16 at least. */
+START_TEST(norms_and_activations_may_quantize)
+{
+    struct made apart, fused;
+    make(&apart, "model llama3-8b gpus 8 gbs 8 seq 4096 " BLACKWELL "mxfp8");
+    make(&fused, "model llama3-8b gpus 8 gbs 8 seq 4096 " BLACKWELL "mxfp8");
+    fused.j.stack.quantize_norm = fused.j.stack.quantize_act = 1;
+    program_build(&fused.pr, &fused.a, &fused.j);
+    ck_assert_int_eq(count(&apart.pr, OP_QUANTIZE) - count(&fused.pr, OP_QUANTIZE), 32 * 4);
+    const double tokens = 4096, saved = 32 * tokens * 2 * 2 * (2 * 4096. + 14336 + 2 * 14336);
+    ck_assert_double_eq_tol(memory_bound_B(&apart.pr) - memory_bound_B(&fused.pr), saved, 1);
+    ck_assert_double_eq_tol(kept_B(&apart.pr, 1), kept_B(&fused.pr, 1), 1e-9);
+    assert_written(&apart.pr);
+    assert_written(&fused.pr);
+    arena_free(&apart.a);
+    arena_free(&fused.a);
+}
+END_TEST
+
+START_TEST(what_is_read_was_written)
+{
+    struct made m;
+    make(&m, lows[_i]);
+    m.j.stack.quantize_norm = m.j.stack.quantize_act = 1;
+    program_build(&m.pr, &m.a, &m.j);
+    assert_written(&m.pr);
+    arena_free(&m.a);
+}
+END_TEST
+
+/* ---- activations ---- */
 
 /* Whether any expert input of forward is read in backward in high precision. */
 static int keeps_original(const struct program *pr)
@@ -295,7 +359,7 @@ START_TEST(expert_inputs_are_kept_in_low_precision)
     struct made bf16, low;
     make(&bf16, QWEN BLACKWELL "bf16");
     make(&low, row[_i].flags);
-    ck_assert_double_eq_tol(kept_B(&low.pr) / kept_B(&bf16.pr), row[_i].ratio, 1e-12);
+    ck_assert_double_eq_tol(kept_B(&low.pr, 0) / kept_B(&bf16.pr, 0), row[_i].ratio, 1e-12);
     ck_assert_int_eq(keeps_original(&bf16.pr), 1);
     ck_assert_int_eq(keeps_original(&low.pr), 0);
     arena_free(&bf16.a);
@@ -385,6 +449,8 @@ int main(void)
     tcase_add_loop_test(c, model_flop_is_that_of_bf16, 0, LEN(lows));
     tcase_add_loop_test(c, products_read_copies, 0, LEN(lows));
     tcase_add_loop_test(c, copies_are_made_once_and_read, 0, LEN(lows));
+    tcase_add_test(c, norms_and_activations_may_quantize);
+    tcase_add_loop_test(c, what_is_read_was_written, 0, LEN(lows));
     tcase_add_loop_test(c, expert_inputs_are_kept_in_low_precision, 0, 4);
     tcase_add_test(c, gathers_over_tp_send_copies);
     tcase_add_loop_test(c, sweep_equals_max_plus, 0, LEN(lows));
