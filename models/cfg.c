@@ -68,9 +68,15 @@ static int cfg_printable(uint32_t c)
            (c >= 0xA0 && c < 0xFFFE && c != 0xFEFF) || c >= 0x10000;
 }
 
+/* Bytes of the mark that some editors put before the text. */
+static size_t cfg_mark(const char *text, size_t n)
+{
+    return n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
 static enum err cfg_check_text(const char *name, const char *text, size_t n, struct diag *d)
 {
-    size_t line = 1, column = 1, i = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    size_t line = 1, column = 1, i = cfg_mark(text, n);
     if (n > CFG_FILE_B)
         return fail(d, ERR_CONFIG,
                     "%.200s:1:1: %zu bytes are more than the limit of %d: is this the"
@@ -283,7 +289,7 @@ enum err cfg_read_text(struct cfg *c, struct arena *a, const char *name, const c
     struct cfg_reader r = { .c = &read, .a = a, .d = d };
     TRY(cfg_check_text(name, text, text_B, d));
     char *joined = arena_alloc(a, text_B + 1);
-    const size_t joined_B = cfg_join_pairs(joined, text, text_B);
+    const size_t mark = cfg_mark(text, text_B), joined_B = cfg_join_pairs(joined, text + mark, text_B - mark);
     if (!yaml_parser_initialize(&r.parser)) return fail(d, ERR_IO, "%.200s: out of memory in libyaml", name);
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)joined, joined_B);

@@ -1,4 +1,4 @@
-/* A file that appears whole or not at all: written aside, then renamed. */
+/* A file that appears whole or not at all: written aside, then renamed (a device, pipe or link: in place). */
 #ifndef MODELS_TRACE_FILE_H
 #define MODELS_TRACE_FILE_H
 #include "models/base/err.h"
