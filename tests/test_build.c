@@ -157,6 +157,39 @@ START_TEST(dispatched_rows_do_not_shrink_with_ep)
 END_TEST
 
 /* Case A13: the first stage holds the input table; the last one the head, a copy of the table, and the MTP layer. */
+/* Columns of K and V on a rank, also where tp divides heads but not the width of all K/V heads. */
+START_TEST(kv_heads_are_whole)
+{
+    static const struct { int heads, kv_heads, tp, want; } row[] = {
+        { 24, 4, 2, 12 }, { 24, 4, 4, 6 }, { 24, 4, 8, 6 }, { 24, 1, 12, 6 }, { 18, 2, 6, 6 }, { 24, 3, 12, 6 },
+    };
+    struct arena a = { 0 };
+    struct program pr;
+    struct job j;
+    struct diag d;
+    test_job(&j, &a, "model llama3-8b system h100-sxm gpus 24 tp 1 gbs 24 seq 72");
+    j.model.head_dim = 6;
+    j.model.heads = row[_i].heads;
+    j.model.kv_heads = row[_i].kv_heads;
+    j.plan.tp = j.plan.gpus = row[_i].tp;
+    j.plan.sp = -1;
+    j.model.ffn = 144;
+    ck_assert_msg(plan_resolve(&j, &d) == OK, "%s", d.text);
+    program_build(&pr, &a, &j);
+    int splits = 0;
+    for (int o = 1; o < pr.n_op; o++) {
+        const struct op *op = &pr.op[o];
+        if (op->kind != OP_SPLIT || op->half != HALF_FWD) continue;
+        const int first = op->io.write[2] ? 1 : 0;      /* q, k, v; or k, v */
+        ck_assert_int_eq(pr.buf[op->io.write[first]].cols, row[_i].want);
+        ck_assert_int_eq(pr.buf[op->io.write[first + 1]].cols, row[_i].want);
+        splits++;
+    }
+    ck_assert_int_eq(splits, j.model.layers);
+    arena_free(&a);
+}
+END_TEST
+
 START_TEST(tables_and_mtp_stand_on_their_stages)
 {
     struct arena a = { 0 };
@@ -191,6 +224,7 @@ int main(void)
     tcase_add_loop_test(c, every_op_is_complete_and_has_its_group, 0, LEN(plans));
     tcase_add_test(c, layers_are_cut);
     tcase_add_test(c, dispatched_rows_do_not_shrink_with_ep);
+    tcase_add_loop_test(c, kv_heads_are_whole, 0, 6);
     tcase_add_test(c, tables_and_mtp_stand_on_their_stages);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
