@@ -86,6 +86,8 @@ printf 'model: tiny-moe\nsystem: host\ngpus: 4\nep: 2\nep: 2\n' >twice.yaml
 expect 2 predict ./twice.yaml;                  says "twice.yaml:5"
 printf '{"model": "tiny-moe", "system": "host", "gpus": 4, "ep": 2}' >good.json
 expect 0 predict good.json
+printf '\357\273\277model: tiny-moe\r\nsystem: host\r\n' >marked.yaml
+expect 0 predict marked.yaml
 head -c 3000 /dev/urandom >noise.yaml
 expect 2 predict noise.yaml
 
@@ -114,6 +116,8 @@ answers 0 "plans[].plan.tp plans[].step_s plans[].tflops_gpu plans[].tokens_per_
 space.with_mbs space.with_layout space.plans grids.valid grids.opened grids.bounded_out rejected priced fits simulated proven gap
 total_s" search $tiny --top 3 --fix cp=1 -o best.yaml
 expect 0 predict ./best.yaml
+expect 2 search $tiny --fix cp=1 -o nowhere/best.yaml; says "nowhere"
+expect 2 search $tiny --fix cp=1 -o .;                 says "irectory"
 expect 1 search --model deepseek-v3 --system h100-sxm --gpus 64 --seq 4096 --gbs 1024 --fix tp=1 --fix cp=1
 
 # ---- run, compare ----
@@ -133,6 +137,8 @@ head -c 100 here/trace.mft >there/trace.mft
 expect 2 compare there;                         says "trace.mft"
 expect 2 run --stack mcore-2510 --model tiny-moe --steps 1; says "moefold"
 expect 2 run tiny-moe-8 --steps 1 --out good.json;      says "good.json"
+expect 2 run tiny-moe-8 --steps 1 --data .;             says "plain file"
+answers 1 "steps[].step" run tiny-moe-1 --steps 6 --optimizer sgd --clip 0 --lr 1e6 --out wild; says "lower lr"
 
 # ---- draw ----
 for what in groups program pipeline; do
@@ -141,6 +147,24 @@ for what in groups program pipeline; do
 done
 expect 0 draw groups deepseek-v3-256-gb200 --group dp -o groups.dot
 grep -q 'NVLink domain 3' groups.dot || bad "draw groups lacks a domain"
+
+expect 2 draw groups tiny-moe-8 -o nowhere/groups.svg;  says "nowhere"
+expect 2 draw pipeline tiny-moe-8 -o nowhere/p.svg;     says "nowhere"
+PATH=/nowhere "$moefold" draw groups tiny-moe-8 -o groups.svg 2>err; [ $? = 2 ] || bad "draw without dot: not exit 2"
+says "install graphviz"
+
+# ---- what is no plain file is written where it is ----
+for args in "predict tiny-moe-1 --trace" "draw groups tiny-moe-1 -o" "draw pipeline tiny-moe-1 -o" "search $tiny --fix cp=1 -o"; do
+    : >real.svg
+    ln -sf real.svg link.svg
+    expect 0 $args link.svg
+    [ -L link.svg ] && [ -s real.svg ] || bad "moefold $args: put a file in a link's place"
+    mkfifo pipe.svg
+    timeout 20 cat pipe.svg >piped & expect 0 $args pipe.svg
+    wait
+    [ -p pipe.svg ] && [ -s piped ] || bad "moefold $args: put a file in a pipe's place"
+    rm pipe.svg
+done
 
 [ $failed = 0 ] && echo "all as the contract says"
 exit $failed

@@ -7,6 +7,7 @@
 #include "tools/save.h"
 #include "tools/verb.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,36 +38,55 @@ static int ends_in(const char *text, const char *end)
 
 /* ---- dot ---- */
 
-static enum err run_dot(FILE *in, const char *path, struct arena *a, struct diag *d)
+/* Runs dot from one file to another. What it grumbles about is not ours to show. */
+static enum err run_dot(FILE *in, FILE *out, const char *path, struct diag *d)
 {
     posix_spawn_file_actions_t files;
-    const char *aside = arena_printf(a, "%s.new", path);
-    char *argv[] = { "dot", "-Tsvg", "-o", arena_strdup(a, aside), NULL };
+    char *argv[] = { "dot", "-Tsvg", NULL };
     pid_t pid;
     int status = -1;
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, fileno(in), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, fileno(out), STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     const int failed = posix_spawnp(&pid, "dot", &files, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&files);
     if (failed)
         return fail(d, ERR_IO, "%s: dot cannot be started: %s; install graphviz, or write %.*s.dot", path,
                     strerror(failed), (int)strlen(path) - 4, path);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-    if (status == 0 && rename(aside, path) == 0) return OK;
-    remove(aside);
-    return fail(d, ERR_IO, "%s: dot ended with status %d and drew nothing", path, status);
+    if (status == 0) return OK;
+    return fail(d, ERR_IO, "%s: dot ended with %s %d and drew nothing", path,
+                WIFEXITED(status) ? "status" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
-/* The text goes through a file without a name, so that dot may stop reading when it likes. */
+static enum err broken(const char *path, struct diag *d)
+{
+    return fail(d, ERR_IO, "%s: no temporary file: %s", path, strerror(errno));
+}
+
+/* What dot wrote, from the beginning. */
+static enum err keep_drawn(FILE *out, const char *path, struct arena *a, struct diag *d)
+{
+    const off_t n = lseek(fileno(out), 0, SEEK_END);
+    char *svg = arena_alloc(a, n > 0 ? (size_t)n : 1);
+    if (n < 0 || fseeko(out, 0, SEEK_SET) != 0 || fread(svg, 1, (size_t)n, out) != (size_t)n)
+        return broken(path, d);
+    return save_text(path, svg, (size_t)n, d);
+}
+
+/* Both texts go through files without a name, so that dot may stop reading when it likes. */
 static enum err draw_by_dot(const char *text, size_t text_B, const char *path, struct arena *a, struct diag *d)
 {
-    FILE *in = tmpfile();
-    if (!in) return fail(d, ERR_IO, "%s: no temporary file: %s", path, strerror(errno));
-    enum err e = OK;
-    if (fwrite(text, 1, text_B, in) != text_B || fflush(in) != 0 || lseek(fileno(in), 0, SEEK_SET) != 0)
-        e = fail(d, ERR_IO, "%s: the temporary file cannot be written: %s", path, strerror(errno));
-    else e = run_dot(in, path, a, d);
-    fclose(in);
+    FILE *in = tmpfile(), *out = tmpfile();
+    enum err e = in && out ? OK : broken(path, d);
+    if (e == OK && (fwrite(text, 1, text_B, in) != text_B || fflush(in) != 0 ||
+                    lseek(fileno(in), 0, SEEK_SET) != 0))
+        e = broken(path, d);
+    if (e == OK) e = run_dot(in, out, path, d);
+    if (e == OK) e = keep_drawn(out, path, a, d);
+    if (in) fclose(in);
+    if (out) fclose(out);
     return e;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,8 +72,11 @@ static enum err read_file(struct exec_ask *ask, struct arena *a, const char *pat
 {
     FILE *f = fopen(path, "rb");
     if (!f) return fail(d, ERR_IO, "--data: %s: %s", path, strerror(errno));
+    struct stat s;
     enum err e = OK;
-    if (fseek(f, 0, SEEK_END) != 0 || (ask->text_n = ftell(f)) < 0)
+    if (fstat(fileno(f), &s) != 0 || !S_ISREG(s.st_mode))
+        e = fail(d, ERR_IO, "--data: %s: is no plain file", path);
+    else if (fseek(f, 0, SEEK_END) != 0 || (ask->text_n = ftell(f)) < 0)
         e = fail(d, ERR_IO, "--data: %s: %s", path, strerror(errno));
     else if (ask->text_n < 2)
         e = fail(d, ERR_CONFIG, "--data: %s has %lld byte(s); at least 2 are needed", path, (long long)ask->text_n);
@@ -201,6 +205,18 @@ static void show_steps(struct arena *a, const struct report_list *steps)
     report_table(left_out ? arena_printf(a, "The last %d of %d steps", last.n_row, steps->n_row) : "Steps", &last, -1);
 }
 
+/* A run whose numbers left the range of floats is done, but its answer is no. */
+static enum err check_finite(const struct run *r, struct diag *d)
+{
+    for (int i = 0; i < r->r.n_step; i++) {
+        const struct exec_step *s = &r->r.step[i];
+        if (!isfinite(s->loss) || !isfinite(s->mtp_loss) || !isfinite(s->grad_norm))
+            return fail(d, ERR_NO, "step %d: loss or gradient norm is no finite number; lower lr (%g), or clip (%g)",
+                        i, r->job.plan.lr, r->job.plan.clip);
+    }
+    return OK;
+}
+
 static enum err answer(struct arena *a, const struct args *args, const struct run_flags *f, struct diag *d)
 {
     struct run *r = arena_alloc(a, sizeof *r);
@@ -222,7 +238,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct ru
     const enum err e = save_all(r, doc, a, f->out, d);
     if (e == OK && args->json) {
         report_document(doc);
-        return OK;
+        return check_finite(r, d);
     }
     json_decref(doc);
     if (e != OK) return e;
@@ -230,7 +246,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct ru
     printf("  %s\n", answer_plan_line(a, &r->job.plan));
     show_steps(a, &steps);
     report_lines("Left behind", sum_cols, LEN(sum_cols), &sum);
-    return OK;
+    return check_finite(r, d);
 }
 
 enum err verb_run(int argc, char **argv, struct diag *d)

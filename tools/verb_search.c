@@ -113,6 +113,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct se
     TRY(plan_read_open(j, a, args->n_plan, (const char *const (*)[2])args->plan, d));
     for (int i = 0; i < args->n_plan; i++)
         ask.fixed[cfg_opt(plan_opts, plan_n_opt, args->plan[i][0]) - plan_opts] = 1;
+    if (*f->out) TRY(save_try(f->out, d));
     const enum err e = search_run(&r, a, j, &ask, d);
     if (e != OK && e != ERR_NO) return e;
     if (args->json) report_document(document(a, j, &r));
