@@ -77,7 +77,7 @@
     X("nvlink.nvls_efficiency", NUMBER, eff_nvls, NONE, 0, 1, "0",                                           \
       "of an all-reduce that switches add up; 0: there is none")                                             \
     X("nvlink.call", NUMBER, nvlink_call_s, S, 0, 1, "0 s", "of each collective")                            \
-    X("nvlink.ramp", NUMBER, ramp_s, S, 0, 1, "0 s", "most that a hop of a collective loses until its pipe is full")  \
+    X("nvlink.ramp", NUMBER, ramp_s, S, 0, 1, "0 s", "most that a hop loses until its pipe is full")                      \
     X("nvlink.ramp_bytes", NUMBER, ramp_B, B, 0, 1e12, "0 B", "sent, at which half of it is lost")           \
     X("nic.bandwidth", NUMBER, nic_B_per_s, B_PER_S, 1e3, 1e16, 0,                                           \
       "per GPU and direction, such as 400 Gb/s")                                                             \

@@ -12,8 +12,8 @@
 struct system_exchange {
     struct { double dispatch, combine; } eff_nvlink, eff_nic;       /* of the links; 0: as alltoall            */
     double dispatch_B_per_s, dispatch_fp8_B_per_s, combine_B_per_s; /* that one SM moves; 0: no bound            */
-    struct { double dispatch, combine; } deepep, call_s;    /* DeepEP's rate of an SM over HybridEP's; of the framework's
-                                                               call around the kernel                          */
+    struct { double dispatch, combine; } deepep, call_s;            /* DeepEP's rate of an SM over HybridEP's; of
+                                                                       the framework's call around the kernel  */
 };
 
 struct system {

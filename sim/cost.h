@@ -39,7 +39,11 @@ double cost_comm_s(const struct cost *c, const struct op *o, const struct work *
 /* One dispatch or combine kernel of a rank. target_B: tokens times distinct target ranks, itself included, as written
  * (fp8 with its scales); nvlink_B and nic_B of them go out over either link. */
 enum exchange_kernel { EXCHANGE_HYBRIDEP, EXCHANGE_DEEPEP, EXCHANGE_DEEPEP2 };
-struct exchange { double target_B, nvlink_B, nic_B; enum exchange_kernel kernel; int peers, sms, fp8, combine, called; };
+struct exchange {
+    double target_B, nvlink_B, nic_B;
+    enum exchange_kernel kernel;
+    int peers, sms, fp8, combine, called;       /* called: through the framework, whose own time counts */
+};
 double cost_exchange_s(const struct system *s, const struct exchange *x);
 
 /* Whether an op's price is extrapolated: a product or attention larger or smaller than any measured on the system, or

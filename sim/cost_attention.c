@@ -1,8 +1,9 @@
-/* Attention: the FLOP of its causal half at an efficiency that depends on the size of heads, of the peak that tensor
- * products run at (bf16, or fp32 where the machine has no bf16), bounded by the bytes of its operands. With few heads
- * or short sequences the blocks of query rows do not fill the machine: the last rows of a sequence attend to all of
- * it, twice the mean, and one multiprocessor works off a block of them alone. What prepares and converts (the row sums
- * of o and do, dq from fp32) moves bytes before and after: a share of the operands' time comes on top. */
+/* Attention: the FLOP of its causal half at an efficiency that depends on the size of heads, of the peak that
+ * tensor products run at (bf16, or fp32 where the machine has no bf16), bounded by the bytes of its operands.
+ * With few heads or short sequences the blocks of query rows do not fill the machine: the last rows of a
+ * sequence attend to all of it, twice the mean, and one multiprocessor works off a block of them alone. What
+ * prepares and converts (the row sums of o and do, dq from fp32) moves bytes before and after: a share of the
+ * operands' time comes on top. */
 #include "sim/cost.h"
 #include <math.h>
 

@@ -1,5 +1,6 @@
-/* Collectives and p2p: the bytes that leave one rank over the bandwidth of the links they take, and a latency.
- * Waiting for peers is not a price. Ring and all-to-all differ in what crosses between NVLink domains. */
+/* Collectives and p2p: the bytes that leave one rank over the bandwidth of the links they take, and a
+ * latency. Waiting for peers is not a price. Ring and all-to-all differ in what crosses between NVLink
+ * domains. */
 #include "sim/cost.h"
 #include <math.h>
 
@@ -30,9 +31,9 @@ static double ring_latency_s(const struct system *s, const struct place *p)
     return hops(p->in_domain) * s->nvlink_latency_s + hops(p->domains) * nic_hop_s(s, p);
 }
 
-/* A ring crosses each domain's border once, through the NIC of the GPU where it leaves; with k members in a domain
- * there are k such rings, one a NIC (NCCL src/graph/search.cc: one ring a channel, one NIC a channel and domain).
- * So the border passes k NICs' worth and NVLink carries the rest: the slower of the two. */
+/* A ring crosses each domain's border once, through the NIC of the GPU where it leaves; with k members in a
+ * domain there are k such rings, one a NIC (NCCL src/graph/search.cc: one ring a channel, one NIC a channel
+ * and domain). So the border passes k NICs' worth and NVLink carries the rest: the slower of the two. */
 static double ring_B_per_s(const struct system *s, const struct place *p)
 {
     const double nvlink = s->nvlink_B_per_s * s->eff_nvlink;
@@ -41,8 +42,8 @@ static double ring_B_per_s(const struct system *s, const struct place *p)
     return p->in_domain > 1 ? fmin(nvlink, nic) : nic;
 }
 
-/* The faster of a ring and, inside a domain, of NVLS, where a rank sends its buffer once and the switch sends each
- * rank's share of the sum back through all: n + 1 of the buffer's n parts instead of 2 (n - 1) (NCCL
+/* The faster of a ring and, inside a domain, of NVLS, where a rank sends its buffer once and the switch sends
+ * each rank's share of the sum back through all: n + 1 of the buffer's n parts instead of 2 (n - 1) (NCCL
  * src/transport/nvls.cc). A ring wins on 2 to 4 GPUs, NVLS on more. */
 static double allreduce_bytes_s(const struct system *s, const struct place *p, double wire_B)
 {
@@ -52,9 +53,9 @@ static double allreduce_bytes_s(const struct system *s, const struct place *p, d
     return fmin(ring_s, nvls_B / (s->nvlink_B_per_s * s->eff_nvls));
 }
 
-/* What a collective of that many passes over the ring takes besides its bytes. The pipe of each hop fills as bytes
- * grow: NCCL's own model is 1.2 to 2 times too fast from 1 to 64 MB and right at 1 GB (measured on A100, H100, H200
- * and GB200, Azure AI-benchmarking-guide); a loss that saturates meets these within 5 %. */
+/* What a collective of that many passes over the ring takes besides its bytes. The pipe of each hop fills as
+ * bytes grow: NCCL's own model is 1.2 to 2 times too fast from 1 to 64 MB and right at 1 GB (measured on
+ * A100, H100, H200 and GB200, Azure AI-benchmarking-guide); a loss that saturates meets these within 5 %. */
 static double passes_s(const struct system *s, const struct place *p, double wire_B, int passes)
 {
     const int near = hops(p->domains > 1 ? p->in_domain : p->size);
@@ -64,8 +65,8 @@ static double passes_s(const struct system *s, const struct place *p, double wir
 }
 
 /* Of the bytes that a rank sends to its n - 1 peers, (n - k) / (n - 1) leave its domain through its own NIC,
- * the rest stays on NVLink; both go at once. Every peer costs one message (GB200: 735 us to 8 ranks and 930 us
- * to 64 for the same bytes, arXiv 2603.07685 table 7: 1.5 us a peer). */
+ * the rest stays on NVLink; both go at once. Every peer costs one message (GB200: 735 us to 8 ranks and 930
+ * us to 64 for the same bytes, arXiv 2603.07685 table 7: 1.5 us a peer). */
 static double alltoall_s(const struct system *s, const struct place *p, double wire_B)
 {
     const double peers = p->size - 1, local = p->domains > 1 ? p->in_domain - 1 : peers;

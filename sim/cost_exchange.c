@@ -1,13 +1,13 @@
-/* Dispatch and combine kernels that send a token once to each distinct target (DeepEP, HybridEP): a persistent kernel on
- * a few multiprocessors moves the bytes, so three rates bound it at once: of those multiprocessors, of NVLink and of
- * the NIC. The two hops of a token overlap, but not wholly: at two domains, where both take long, HybridEP needs more
- * than the longer and less than their sum. Each peer costs a message, the framework's call around the kernel (metadata,
- * permute) its own time. */
+/* Dispatch and combine kernels that send a token once to each distinct target (DeepEP, HybridEP): a
+ * persistent kernel on a few multiprocessors moves the bytes, so three rates bound it at once: of those
+ * multiprocessors, of NVLink and of the NIC. The two hops of a token overlap, but not wholly: at two domains,
+ * where both take long, HybridEP needs more than the longer and less than their sum. Each peer costs a
+ * message, the framework's call around the kernel (metadata, permute) its own time. */
 #include "sim/cost.h"
 #include <math.h>
 
-/* Bytes that one multiprocessor moves in a second; 0: no bound. DeepEP 2 is written with TMA, 50 GB/s a multiprocessor
- * by its own rule for how many it needs (deepseek-ai/DeepEP, buffers/elastic.py). */
+/* Bytes that one multiprocessor moves in a second; 0: no bound. DeepEP 2 is written with TMA, 50 GB/s a
+ * multiprocessor by its own rule for how many it needs (deepseek-ai/DeepEP, buffers/elastic.py). */
 static double sm_B_per_s(const struct system_exchange *e, const struct exchange *x)
 {
     const double hybrid = x->combine ? e->combine_B_per_s : x->fp8 ? e->dispatch_fp8_B_per_s : e->dispatch_B_per_s;
@@ -25,8 +25,9 @@ double cost_exchange_s(const struct system *s, const struct exchange *x)
     const double eff_nic = x->combine ? e->eff_nic.combine : e->eff_nic.dispatch;
     const double rate = sm_B_per_s(e, x) * x->sms;
     const double sm_s = rate > 0 ? x->target_B / rate : 0;
-    const double nvlink_s = x->nvlink_B / (s->nvlink_B_per_s * (eff_nvlink > 0 ? eff_nvlink : s->eff_nvlink_alltoall));
-    const double nic_s = x->nic_B / (s->nic_B_per_s * (eff_nic > 0 ? eff_nic : s->eff_nic_alltoall));
+    const double nvlink = s->nvlink_B_per_s * (eff_nvlink > 0 ? eff_nvlink : s->eff_nvlink_alltoall);
+    const double nic = s->nic_B_per_s * (eff_nic > 0 ? eff_nic : s->eff_nic_alltoall);
+    const double nvlink_s = x->nvlink_B / nvlink, nic_s = x->nic_B / nic;
     const double call_s = !x->called ? 0 : x->combine ? e->call_s.combine : e->call_s.dispatch;
     return s->kernel_s + x->peers * s->nvlink_latency_s + call_s + hypot(fmax(sm_s, nvlink_s), nic_s);
 }

@@ -100,8 +100,8 @@ START_TEST(measured_figures_by_hand)
     struct job j = round_job();
     const struct cost c = { .job = &j };
     struct system *s = &j.system;
-    const struct work w = { .flop = 50e9, .read_B = 150e6, .write_B = 100e6, .dtype = DT_BF16, .rows = 800, .cols = 400,
-                            .inner = 200, .experts = 4 };
+    const struct work w = { .flop = 50e9, .read_B = 150e6, .write_B = 100e6, .dtype = DT_BF16, .rows = 800,
+                            .cols = 400, .inner = 200, .experts = 4 };
     s->ramp_gemm[DT_BF16] = 100;
     assert_s(cost_gemm_s(&c, OP_GEMM, &w), 1e-3 * 1.5 + 1e-6);
     assert_s(cost_gemm_s(&c, OP_DGRAD, &w), 1e-3 * 1.25 + 1e-6);
@@ -125,9 +125,10 @@ START_TEST(attention_by_hand)
     struct job j = round_job();
     const struct cost c = { .job = &j };
     struct system *s = &j.system;
-    struct work w = { .flop = 50e9, .read_B = 60e6, .write_B = 40e6, .dtype = DT_BF16, .rows = 1024, .cols = 512, .experts = 4 };
+    struct work w = { .flop = 50e9, .read_B = 60e6, .write_B = 40e6, .dtype = DT_BF16, .rows = 1024, .cols = 512,
+                      .experts = 4 };
     s->sms = 8;
-    s->attention_rows.fwd = 128;        /* 8 blocks of a head, 32 in all, the last twice the mean: 8 * 2 / 32 of the whole */
+    s->attention_rows.fwd = 128;        /* 32 blocks in all, the last twice the mean: 8 SMs * 2 / 32 of the whole */
     assert_s(cost_attention_s(&c, &w, 0), 1e-3 * sqrt(1 + 0.5 * 0.5) + 1e-6);
     assert_s(cost_attention_s(&c, &w, 1), 2e-3 + 1e-6);
     s->attention_rows.fwd = 0;
@@ -321,8 +322,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { roofline_takes_the_slower_side, measured_figures_by_hand, attention_by_hand, links_by_hand,
-                                   allreduce_takes_the_faster_way, exchange_by_hand, published_alltoall,
+    const TTest *const tests[] = { roofline_takes_the_slower_side, measured_figures_by_hand, attention_by_hand,
+                                   links_by_hand, allreduce_takes_the_faster_way, exchange_by_hand, published_alltoall,
                                    prices_off_the_grid_are_told,
                                    more_work_never_costs_less, more_rows_never_cost_less,
                                    few_rows_an_expert_are_slow, nothing_launched_costs_nothing };
