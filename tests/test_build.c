@@ -132,6 +132,24 @@ START_TEST(layers_are_cut)
 }
 END_TEST
 
+/* What the executor lacks is named, and predicted by any other stack. */
+START_TEST(models_that_cannot_run_are_refused)
+{
+    static const struct { const char *model, *word; } row[] = {
+        { "nemotron3-nano-30b-a3b", "a pattern of layers" }, { "gpt-oss-20b", "biases" }, { "gpt3-175b", "biases" },
+    };
+    for (int i = 0; i < LEN(row); i++) {
+        struct arena a = { 0 };
+        struct job j;
+        struct diag d = { 0 };
+        const char *flags = arena_printf(&a, "model %s system host stack moefold gpus 1 gbs 1 seq 64", row[i].model);
+        ck_assert_int_eq(test_job_try(&j, &a, flags, &d), ERR_LIMIT);
+        ck_assert_msg(strstr(d.text, row[i].word) && strstr(d.text, "stack moefold cannot run"), "%s", d.text);
+        arena_free(&a);
+    }
+}
+END_TEST
+
 static int64_t dispatched_rows(const char *flags, int at)
 {
     struct arena a = { 0 };
@@ -223,6 +241,7 @@ int main(void)
     tcase_add_loop_test(c, slices_fill_the_buckets, 0, LEN(plans));
     tcase_add_loop_test(c, every_op_is_complete_and_has_its_group, 0, LEN(plans));
     tcase_add_test(c, layers_are_cut);
+    tcase_add_test(c, models_that_cannot_run_are_refused);
     tcase_add_test(c, dispatched_rows_do_not_shrink_with_ep);
     tcase_add_loop_test(c, kv_heads_are_whole, 0, 6);
     tcase_add_test(c, tables_and_mtp_stand_on_their_stages);
