@@ -39,7 +39,7 @@ answers() {
 # ---- no verb, unknown verbs, help ----
 "$moefold" >out 2>err; [ $? = 2 ] || bad "moefold alone: not exit 2"
 expect 2 frobnicate;                            says "frobnicate"
-for verb in predict search run compare draw list doctor; do
+for verb in predict search run compare validate draw list doctor; do
     expect 0 $verb --help
     grep -q -- '--json' out || bad "moefold $verb --help does not name --json"
 done
@@ -139,6 +139,26 @@ expect 2 run --stack mcore-2510 --model tiny-moe --steps 1; says "moefold"
 expect 2 run tiny-moe-8 --steps 1 --out good.json;      says "good.json"
 expect 2 run tiny-moe-8 --steps 1 --data .;             says "plain file"
 answers 1 "steps[].step" run tiny-moe-1 --steps 6 --optimizer sgd --clip 0 --lr 1e6 --out wild; says "lower lr"
+
+# ---- validate ----
+cat >runs.csv <<'EOF'
+id,source,model,system,gpus,precision,seq_len,gbs,tp,recompute,use,tokens_per_s_gpu,peak_mem_gib
+a,nemo-99,qwen3-30b-a3b,h100-sxm,16,bf16,4096,64,1,none,score,10000,60
+b,nemo-99,qwen3-30b-a3b,h100-sxm,16,bf16,4096,64,1,full,score,8000,
+c,nobody,qwen9,h100-sxm,16,bf16,4096,64,1,none,score,1,
+EOF
+answers 0 "rows predicted skipped[].id skipped[].reason error.median error.mean error.p90 error.max memory_error.median
+by_source.nemo-99 by_system.h100-sxm ab.pairs ab.right ab.within_1_5 coverage80 runs[].id runs[].unit runs[].measured
+runs[].predicted runs[].error runs[].low runs[].high runs[].measured_mem_gib runs[].predicted_mem_gib" validate runs.csv
+grep -q '"predicted": 2' out || bad "validate did not predict two rows"
+expect 0 validate runs.csv
+expect 2 validate;                              says "RUNS.csv"
+expect 2 validate nowhere.csv;                  says "nowhere.csv"
+sed 's/,8000,/,fast,/' runs.csv >bad.csv
+expect 2 validate bad.csv;                      says "bad.csv:3:"; says "fast"
+sed 's/^b,/a,/' runs.csv >bad.csv
+expect 2 validate bad.csv;                      says "bad.csv:3:1"; says "twice"
+expect 2 validate runs.csv --rules ./bad.yaml;  says "bad.yaml"
 
 # ---- draw ----
 for what in groups program pipeline; do
