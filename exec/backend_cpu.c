@@ -2,6 +2,7 @@
  * that OP_LIST gives meaning to and calls one kernel. Routing, communication and the step's ends are in the
  * files beside this one. */
 #include "exec/backend_cpu.h"
+#include "kernels/act.h"
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
 #include "kernels/mla.h"
@@ -34,6 +35,8 @@ launch *const backend_cpu_launch[OP_KIND_COUNT] = {
     [OP_GROUPED_WGRAD] = backend_cpu_grouped_wgrad,
     [OP_SWIGLU] = backend_cpu_swiglu,
     [OP_SWIGLU_BWD] = backend_cpu_swiglu_bwd,
+    [OP_ACT] = backend_cpu_act,
+    [OP_ACT_BWD] = backend_cpu_act_bwd,
     [OP_ROUTE] = backend_cpu_route,
     [OP_ROUTE_BWD] = backend_cpu_route_bwd,
     [OP_SIZES] = backend_cpu_sizes,
@@ -249,6 +252,24 @@ enum err backend_cpu_swiglu_bwd(const struct call *c)
     const struct operand dy = c->read[1];
     return swiglu_bwd_ref(c->write[0].p, c->write[1].p, c->read[0].p, dy.p, c->read[2].p, dy.rows,
                           (int)dy.cols);
+}
+
+static enum act act_kind(const struct call *c)
+{
+    return c->job->model.activation == ACTIVATION_GELU ? ACT_GELU : ACT_RELU2;
+}
+
+enum err backend_cpu_act(const struct call *c)
+{
+    const struct operand y = c->write[0];
+    return act_ref(y.p, c->read[0].p, c->read[1].p, y.rows, (int)y.cols, act_kind(c));
+}
+
+enum err backend_cpu_act_bwd(const struct call *c)
+{
+    const struct operand dy = c->read[1];
+    return act_bwd_ref(c->write[0].p, c->write[1].p, c->read[0].p, dy.p, c->read[2].p, dy.rows, (int)dy.cols,
+                       act_kind(c));
 }
 
 /* ---- the loss ---- */

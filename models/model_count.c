@@ -53,7 +53,6 @@ int model_count_ffn(const struct model *m, enum ffn k)
 const char *model_cost_only(const struct model *m)
 {
     if (*m->pattern) return "a pattern of layers";
-    if (m->activation != ACTIVATION_SWIGLU) return "MLPs without a gate";
     if (m->bias) return "biases";
     if (m->positions != POSITIONS_ROPE) return "positions without rope";
     if (m->window) return "sliding windows";

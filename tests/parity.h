@@ -41,7 +41,7 @@ static inline struct model parity_model(enum family f)
                        .rope_theta = 10000, .norm_eps = 1e-5, .init_std = 0.15 };
     if (f == GQA_ALL || f == MLA_ALL) m.experts = m.topk = 4;
     if (f == GQA_ALL) m.norm_topk = 0;
-    if (f == DENSE) m.experts = m.topk = 0, m.dense_layers = 4, m.tied = 1, m.qk_norm = 0;
+    if (f == DENSE) m.experts = m.topk = 0, m.dense_layers = 4, m.tied = 1, m.qk_norm = 0, m.activation = ACTIVATION_GELU;
     if (f == TIED_MTP) m.tied = m.mtp = 1;
     if (f == MLA || f == MLA_ALL) {
         m.attention = ATTENTION_MLA;
@@ -55,7 +55,7 @@ static inline struct model parity_model(enum family f)
         m.shared_ffn = 32, m.norm_topk = 0, m.route_scale = 2, m.qk_norm = 0;
         m.groups = 2, m.groups_kept = 1, m.group_score = GROUP_SCORE_MAX;
     }
-    if (f == V2_ALL) m.experts = m.topk = 4, m.groups = m.groups_kept = 1;
+    if (f == V2_ALL) m.experts = m.topk = 4, m.groups = m.groups_kept = 1, m.activation = ACTIVATION_RELU2;
     return m;
 }
 

@@ -30,7 +30,7 @@ static struct call call_init(const struct job *j, const struct op *o, struct dia
 START_TEST(every_kind_has_a_launcher)
 {
     static const int predicted_only[OP_KIND_COUNT] = {
-        [OP_ACT] = 1, [OP_ACT_BWD] = 1, [OP_AMAX] = 1, [OP_QUANTIZE] = 1,
+        [OP_AMAX] = 1, [OP_QUANTIZE] = 1,
         [OP_SWAP] = 1, [OP_SCAN] = 1, [OP_SCAN_BWD] = 1,
     };
     for (int k = 0; k < OP_KIND_COUNT; k++)

@@ -66,6 +66,7 @@ static const struct fold folds[] = {
     { .name = "split full pp2", .family = GQA_ALL, .pp = 2, .split = 1, .recompute = FULL },
     /* DeepSeek-V2's routing; MLA without a latent of the queries */
     { .name = "v2 tp2 pp2 / ep2", .family = V2, .tp = 2, .pp = 2, .dp = 2, .ep = 2 },
+    { .name = "v2 relu2 tp2 dp2 / etp2 ep2 moe_act", .family = V2_ALL, .tp = 2, .dp = 2, .etp = 2, .ep = 2, .recompute = ACT },
     { .name = "v2 cp2 / etp2 layernorm mla_up_proj", .family = V2, .cp = 2, .dp = 2, .etp = 2, .recompute = NORM | UP },
 };
 
