@@ -61,6 +61,9 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "1: the router's masks, indices and maps stay until backward")                                         \
     X("keep_fc2", BOOL, keep_fc2, 0, NONE, 0, 1, "0",                                                        \
       "1: probabilities are applied to FC2's output, which stays until backward")                            \
+    X("reserve_low", NUMBER, reserve_low, 0, NONE, 0, 1, "0",                                                \
+      "least share that the allocator reserves beyond what is allocated: what must fit")                     \
+    X("reserve_high", NUMBER, reserve_high, 0, NONE, 0, 1, "0", "most, where nothing is short")              \
     X("overhead", NUMBER, overhead_B, 0, B, 0, 1e12, 0, "bytes the software holds beside the program")
 
 const struct opt stack_opts[] = {
@@ -79,6 +82,8 @@ static enum err stack_check(const struct stack *s, struct diag *d)
     if (!(s->dispatchers & 1 << s->dispatcher))
         return fail(d, ERR_CONFIG, "dispatcher = %s is not among the dispatchers: add it there",
                     stack_dispatchers[s->dispatcher]);
+    if (s->reserve_high < s->reserve_low)
+        return fail(d, ERR_CONFIG, "reserve_high = %g is below reserve_low = %g: swap them", s->reserve_high, s->reserve_low);
     if (s->capacity > 0 && s->capacity < 1)
         return fail(d, ERR_CONFIG,
                     "capacity = %g is below 1: even routing would overflow; use at least 1, or 0 for none",

@@ -48,6 +48,7 @@ struct stack {
     int32_t hold_moe_rows;                  /* the four steps of routed rows are held until tokens are whole again    */
     int32_t router_lists;                   /* masks, indices and maps of the router stay until backward              */
     int32_t keep_fc2;                       /* probabilities are applied to FC2's output, which stays                 */
+    double reserve_low, reserve_high;       /* shares that the allocator reserves beyond what is allocated            */
     double overhead_B;                      /* what the software itself holds, on top of system.overhead_B            */
 };
 

@@ -25,14 +25,15 @@ static double *part_of(struct predict_stage *m, const struct cost *c, int buf)
 static struct predict_stage stage_parts(const struct cost *c, const struct peak *k, int stage)
 {
     const struct program *pr = c->pr;
-    struct predict_stage m = { .overhead_B = c->job->system.overhead_B + c->job->stack.overhead_B };
+    struct predict_stage m = { 0 };
     for (int i = 1; i < pr->n_buf; i++) {
         const struct buf *b = &pr->buf[i];
         if (b->view || b->place != PLACE_DEVICE) continue;
         if (b->keep == KEEP_MICRO) *part_of(&m, c, i) += (double)program_B(pr, i) * k->n[i];
         else if (b->stage == stage) *part_of(&m, c, i) += (double)program_B(pr, i);
     }
-    m.peak_B = k->live_B + m.overhead_B;
+    m.peak_B = predict_device_B(c->job, k->live_B);
+    m.overhead_B = m.peak_B - k->live_B;
     return m;
 }
 
@@ -137,7 +138,8 @@ static void memory_of(struct predict *r, struct arena *a, const struct cost *c, 
         if (planned) {
             arena_B[s] = planned_B(c, s);
             r->stage[s].buffers_B += arena_B[s] - k[s].live_B;
-            r->stage[s].peak_B += arena_B[s] - k[s].live_B;
+            r->stage[s].peak_B = predict_device_B(c->job, arena_B[s]);
+            r->stage[s].overhead_B = r->stage[s].peak_B - arena_B[s];
         }
         if (r->stage[s].peak_B > r->stage[r->worst_stage].peak_B) r->worst_stage = s;
     }

@@ -3,7 +3,18 @@
 #define SIM_PREDICT_H
 #include "sim/sim.h"
 
-/* Parts of one GPU's memory when its stage holds most; they sum to peak_B. Activations live from forward to
+/* Three figures of one GPU's memory, each less sure than the one before: what the program allocates; what its allocator
+ * reserves for that, with the share of stack.reserve_low or _high; what is taken on the device besides, by context,
+ * communicators and the software. A plan fits when the device holds the least of it. */
+static inline double predict_taken_B(const struct job *j, double allocated_B, double share)
+{ return allocated_B * (1 + share) + j->system.overhead_B + j->stack.overhead_B; }
+static inline double predict_device_B(const struct job *j, double allocated_B)
+{ return predict_taken_B(j, allocated_B, j->stack.reserve_low); }
+/* The most that can be allocated on one GPU. */
+static inline double predict_room_B(const struct job *j)
+{ return (j->system.memory_B - j->system.overhead_B - j->stack.overhead_B) / (1 + j->stack.reserve_low); }
+
+/* Parts of one GPU's memory when its stage holds most; they sum to peak_B, what is taken on the device. Activations live from forward to
  * backward, buffers within a pass; where memory is planned, buffers hold what alignment and gaps cost too. */
 struct predict_stage { double params_B, grads_B, optimizer_B, activations_B, buffers_B, overhead_B, peak_B; };
 /* Lives of one shape that ops of one kind wrote: "ATTN [4096 x 16384 bf16]", their bytes, how many. */

@@ -340,7 +340,7 @@ static enum err nothing_fits(const struct hunt *h, struct diag *d)
 {
     const struct search_point *p = &h->least.point;
     const struct search_grid *g = &h->space.grid[p->grid];
-    const double overhead_B = h->job->system.memory_B - h->room_B, gib = 1 << 30;
+    const double gib = 1 << 30;
     if (h->n_heap)
         return fail(d, ERR_NO, "none of the %d plans simulated fits, others were not looked at: fix some options",
                     h->most);
@@ -348,7 +348,7 @@ static enum err nothing_fits(const struct hunt *h, struct diag *d)
                 "nothing fits: the plan that needs least (tp %d cp %d pp %d ep %d etp %d mbs %d) needs %s "
                 "%.1f GiB of %.1f GiB on its worst GPU%s: use more GPUs, or GPUs with more memory",
                 g->tp, g->cp, g->pp, g->ep, g->etp, p->mbs, h->least.only_states ? "at least" : "about",
-                (h->least.live_B + overhead_B) / gib, h->job->system.memory_B / gib,
+                predict_device_B(h->job, h->least.live_B) / gib, h->job->system.memory_B / gib,
                 h->least.only_states ? ", weights, gradients and optimizer states alone" : "");
 }
 
@@ -365,7 +365,7 @@ static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, 
     *h = (struct hunt){ .job = j, .arena = a, .r = r, .least.live_B = INFINITY };
     h->top = ask->top > 0 ? ask->top : 1;
     h->most = ask->simulate > 0 && ask->simulate < SEARCH_SIMULATE ? ask->simulate : SEARCH_SIMULATE;
-    h->room_B = j->system.memory_B - j->system.overhead_B - j->stack.overhead_B;
+    h->room_B = predict_room_B(j);
     search_space_init(&h->space, a, j, ask->fixed);
     search_view_init(&h->views, a, &h->space);
     h->grid = arena_alloc(a, (size_t)h->space.n_grid * sizeof *h->grid + 1);

@@ -247,7 +247,7 @@ static void check_search(struct setting *t, const struct tried *all, int n, doub
     struct search_ask ask = { .top = 7 };
     struct diag d = { 0 };
     double *step_s = arena_alloc(&a, (size_t)n * sizeof *step_s + 8);
-    t->job->system.memory_B = room_B + t->job->system.overhead_B + t->job->stack.overhead_B;
+    t->job->system.memory_B = predict_device_B(t->job, room_B) + 1;      /* a byte for rounding */
     memcpy(ask.fixed, t->fixed, sizeof ask.fixed);
     const enum err e = search_run(&r, &a, t->job, &ask, &d);
     const double best_s = best_of(all, n, room_B);

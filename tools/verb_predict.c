@@ -36,6 +36,7 @@ struct view {
     const struct job *job;
     struct predict r;
     const char *peak, *fits, *tokens, *params, *prices;
+    const char *reserved, *device;          /* of the worst stage, whose allocated bytes are r.peak_B */
     struct stage_row *stage;
     struct time_row time[ANSWER_LINES]; int n_time;
     struct comm_row comm[GROUP_COUNT]; int n_comm;
@@ -55,6 +56,9 @@ static const struct report_col head_cols[] = {
     { NULL, "model GFLOP/token", REPORT_GIGA, offsetof(struct view, r.flop_per_token) },
     { NULL, "parameters", REPORT_TEXT, offsetof(struct view, params) },
     { NULL, "fits", REPORT_TEXT, offsetof(struct view, fits) },
+    { NULL, "  allocated", REPORT_GIB, offsetof(struct view, r.peak_B) },
+    { NULL, "  reserved", REPORT_TEXT, offsetof(struct view, reserved) },
+    { NULL, "  on the device", REPORT_TEXT, offsetof(struct view, device) },
     { "off_grid_share", NULL, REPORT_NUMBER, offsetof(struct view, r.off_grid_share) },
     { NULL, "prices", REPORT_TEXT, offsetof(struct view, prices) },
 };
@@ -130,6 +134,16 @@ static const char *count_text(struct arena *a, double n)
                       : arena_printf(a, "%.1f k", n / 1e3);
 }
 
+/* What is reserved, or taken on the device, for so many allocated bytes: one figure, or from the least to the most. */
+static const char *range_text(struct arena *a, const struct job *j, double allocated_B, int device)
+{
+    char low[64], high[64];
+    const double beside_B = device ? 0 : predict_taken_B(j, 0, 0);
+    units_human(low, sizeof low, predict_taken_B(j, allocated_B, j->stack.reserve_low) - beside_B, UNIT_B);
+    units_human(high, sizeof high, predict_taken_B(j, allocated_B, j->stack.reserve_high) - beside_B, UNIT_B);
+    return strcmp(low, high) ? arena_printf(a, "%s to %s", low, high) : arena_strdup(a, low);
+}
+
 static void collect_head(struct view *v, struct arena *a)
 {
     const struct predict *r = &v->r;
@@ -140,6 +154,8 @@ static void collect_head(struct view *v, struct arena *a)
         a, "%s total, %s active%s", count_text(a, (double)r->params.total), count_text(a, (double)r->params.active),
         r->params.mtp ? arena_printf(a, ", and %s of MTP", count_text(a, (double)r->params.mtp)) : "");
     const struct predict_stage *worst = &r->stage[r->worst_stage];
+    v->reserved = range_text(a, v->job, r->peak_B, 0);
+    v->device = range_text(a, v->job, r->peak_B, 1);
     v->fits = r->feasible ? arena_printf(a, "yes: %s of %s on stage %d",
                                          units_human(peak, sizeof peak, worst->peak_B, UNIT_B),
                                          units_human(cap, sizeof cap, r->capacity_B, UNIT_B), r->worst_stage)
@@ -265,6 +281,14 @@ static enum err collect_curve(struct view *v, struct arena *a, const struct args
 
 #define ROWS(cols, rows, n) (&(struct report_list){ cols, LEN(cols), rows, sizeof *(rows), n })
 
+static json_t *range_json(const struct job *j, double allocated_B, int device)
+{
+    const double beside_B = device ? 0 : predict_taken_B(j, 0, 0);
+    const double low_B = predict_taken_B(j, allocated_B, j->stack.reserve_low) - beside_B;
+    const double high_B = predict_taken_B(j, allocated_B, j->stack.reserve_high) - beside_B;
+    return json_pack("{s:I,s:I}", "low", (json_int_t)low_B, "high", (json_int_t)high_B);
+}
+
 static json_t *memory_json(const struct view *v)
 {
     const struct predict *r = &v->r;
@@ -274,6 +298,9 @@ static json_t *memory_json(const struct view *v)
     json_object_set_new(m, "peak_B", json_integer((json_int_t)r->peak_B));
     json_object_set_new(m, "peak_gib", report_real(r->peak_B / 1073741824.0));
     json_object_set_new(m, "capacity_gib", report_real(r->capacity_B / 1073741824.0));
+    json_object_set_new(m, "allocated_B", json_integer((json_int_t)r->peak_B));
+    json_object_set_new(m, "reserved_B", range_json(v->job, r->peak_B, 0));
+    json_object_set_new(m, "device_B", range_json(v->job, r->peak_B, 1));
     json_object_set_new(m, "live_B", json_integer((json_int_t)r->live_B));
     json_object_set_new(m, "arena_B", r->arena_B > 0 ? json_integer((json_int_t)r->arena_B) : json_null());
     json_object_set_new(m, "peak_at", json_string(r->peak_at));

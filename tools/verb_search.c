@@ -59,11 +59,10 @@ static const struct report_col reject_cols[] = {
 
 static struct hit_row *hit_rows(struct arena *a, const struct job *j, const struct search_result *r)
 {
-    const double overhead_B = j->system.overhead_B + j->stack.overhead_B;
     struct hit_row *row = arena_alloc(a, (size_t)(r->n_hit + 1) * sizeof *row);
     for (int i = 0; i < r->n_hit; i++)
         row[i] = (struct hit_row){ .hit = r->hit[i],
-                                   .needs_B = r->hit[i].peak_B + overhead_B,
+                                   .needs_B = predict_device_B(j, r->hit[i].peak_B),
                                    .place = i + 1,
                                    .line = answer_plan_line(a, &r->hit[i].plan),
                                    .same = r->hit[i].step_s <= 1.02 * r->hit[0].step_s ? "=" : "" };
