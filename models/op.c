@@ -190,16 +190,18 @@ static void work_wire(struct work *w, const struct program *pr, const struct op 
 }
 
 /* Of Mamba's mixer: convolution, chunk states, their passing, chunk outputs and the gated norm are kernels that read what the
- * one before wrote: input and output pass once more, states twice more. Backward does all of it again, then its own. */
+ * one before wrote (state-spaces/mamba ssd_combined.py): input and output pass once more, states twice more. Backward does
+ * all of it again, then twice as much of its own. */
 static void work_scan(struct work *w, const struct program *pr, const struct op *o, const int64_t even[2])
 {
     const int backward = o->kind == OP_SCAN_BWD, state = o->io.write[backward ? 1 : 2];
-    const double x_B = bytes_of(pr, o->io.read[0], even), y_B = bytes_of(pr, o->io.write[backward ? 0 : 1], even);
-    const double state_B = bytes_of(pr, state, even), times = backward ? 2 : 1;
+    const double x_B = bytes_of(pr, o->io.read[0], even), y_B = bytes_of(pr, backward ? o->io.read[1] : o->io.write[1], even);
+    const double state_B = bytes_of(pr, state, even), times = backward ? 3 : 1;
+    const double once = MODEL_SCAN_FLOP * rows_of(pr, o->io.read[0], even) * pr->buf[state].cols;
     w->read_B += times * (x_B + y_B + 2 * state_B);
     w->write_B += times * (x_B + state_B);
-    w->flop = times * MODEL_SCAN_FLOP * rows_of(pr, o->io.read[0], even) * pr->buf[state].cols;
-    w->model_flop = o->flags & OP_RECOMPUTE ? 0 : w->flop;
+    w->flop = times * once;
+    w->model_flop = o->flags & OP_RECOMPUTE ? 0 : (backward ? 2 : 1) * once;
 }
 
 /* Ops that touch only a part of an operand. */
