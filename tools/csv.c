@@ -1,6 +1,7 @@
 /* Text -> cells. One pass, byte by byte: a cell is copied out as it is unquoted, so line and column are always
  * those of the file. The first record fixes how many cells every other one has. */
 #include "tools/csv.h"
+#include "models/cfg.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -111,8 +112,8 @@ static enum err csv_head(struct csv_reader *r, struct arena *a)
         if (!*cell->text) return csv_fail(r->d, c, cell, "a column without a name: the first line names them");
         const int same = csv_column(c, cell->text);
         if (same >= 0)
-            return csv_fail(r->d, c, cell, "column '%.60s' stands twice, first as number %d: rename one", cell->text,
-                            same + 1);
+            return csv_fail(r->d, c, cell, "column '%s' stands twice, first as number %d: rename one",
+                            cfg_shown(cell->text).text, same + 1);
         c->n_col++;
     }
     return OK;

@@ -22,7 +22,7 @@ struct view {
     struct csv csv;
     struct validate_row *row; int n_row;
     struct validate_row *worst;             /* predicted rows that count, largest error first                       */
-    int n_worst, n_predicted;
+    int n_worst, n_predicted, n_unfit;      /* unfit: they ran, and are said not to fit                             */
     struct validate_error error, memory;
     struct validate_pair *pair; int n_pair; /* with steps of a log, which no column names                           */
     const struct validate_flags *flags;
@@ -126,6 +126,7 @@ static void collect_errors(struct view *v, struct arena *a)
     for (int i = 0; i < v->n_row; i++) {
         const struct validate_row *r = &v->row[i];
         v->n_predicted += !r->skipped;
+        v->n_unfit += r->scored && !r->skipped && !r->fits;
         if (r->scored && isfinite(r->error)) v->worst[v->n_worst++] = *r;
         if (r->scored && isfinite(r->mem_error)) error[n++] = r->mem_error;
     }
@@ -340,6 +341,7 @@ static json_t *document(const struct view *v, struct arena *a)
     json_t *doc = json_object();
     json_object_set_new(doc, "rows", json_integer(v->n_row));
     json_object_set_new(doc, "predicted", json_integer(v->n_predicted));
+    json_object_set_new(doc, "unfit", json_integer(v->n_unfit));
     json_object_set_new(doc, "skipped", report_rows(LIST(skip_cols, skipped, n)));
     json_object_set_new(doc, "error", report_keys(json_object(), error_cols, LEN(error_cols), &v->error));
     json_object_set_new(doc, "memory_error", report_keys(json_object(), error_cols, LEN(error_cols), &v->memory));
@@ -414,7 +416,8 @@ static void show(const struct view *v, struct arena *a)
     report_heading("%d rows, %d predicted; errors of the rows with use score, and of their memory", v->n_row,
                    v->n_predicted);
     report_table(NULL, LIST(error_cols, error, 2), -1);
-    printf("Predictions state no range yet, so there is no coverage.\n");
+    printf("%d of the rows with use score, which ran, are said not to fit.\n"
+           "Predictions state no range yet, so there is no coverage.\n", v->n_unfit);
 }
 
 enum err verb_validate(int argc, char **argv, struct diag *d)
