@@ -40,6 +40,7 @@
       "inner size of a product whose time comes on top")                                                     \
     X("gpu.gemm_ramp.bf16", NUMBER, ramp_gemm[DT_BF16], NONE, 0, 1e5, "0", "the same in bf16")               \
     X("gpu.gemm_ramp.fp8", NUMBER, ramp_gemm[DT_FP8], NONE, 0, 1e5, "0", "the same in fp8")                  \
+    X("gpu.gemm_ramp.fp4", NUMBER, ramp_gemm[DT_FP4], NONE, 0, 1e5, "0", "the same in fp4")                  \
     X("gpu.gemm_bytes_efficiency", NUMBER, eff_gemm_bytes, NONE, 0, 1, "0",                                  \
       "fraction of hbm_bandwidth for operands of products; 0: memory_efficiency")                            \
     X("gpu.gemm_exposed", NUMBER, exposed_gemm, NONE, 0, 1, "0",                                             \
