@@ -143,7 +143,7 @@ int op_uses(struct use use[OP_USES], const struct program *pr, const struct op *
 
 /* The one counter of work, from the shapes of an op's buffers. `rows` of sized buffers are given: even[0] rows after
  * dispatch, even[1] after the etp gather. model_flop is Megatron's count: zero for router, recompute and padding, causal
- * half of attention (facts: Megatron-LM training.py). flop is what the kernel executes, causal half too.
+ * half of attention (Megatron-LM training.py). flop is what the kernel executes, causal half too.
  * experts: of a grouped product; of attention, its heads.
  * For collectives wire_B is what leaves one rank, ring counting: x (n - 1) / n of the full size, twice for all-reduce. */
 struct work { double model_flop, flop, read_B, write_B, wire_B; enum dtype dtype; int64_t rows, cols, inner, experts; };

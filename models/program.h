@@ -86,7 +86,6 @@ void program_build(struct program *pr, struct arena *a, const struct job *j);
 enum block { BLOCK_EMBED, BLOCK_DENSE, BLOCK_MOE, BLOCK_LOSS, BLOCK_COUNT };
 void program_build_block(struct program *pr, struct arena *a, const struct job *j, enum block block);
 
-static inline const struct buf *program_buf(const struct program *pr, int id) { return &pr->buf[id]; }
 static inline int program_root(const struct program *pr, int id) { return pr->buf[id].view ? pr->buf[id].view : id; }
 /* Bytes that a buffer takes: what unroll, pass prices, peaks and reports count. */
 static inline int64_t program_B(const struct program *pr, int id)

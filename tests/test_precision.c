@@ -77,7 +77,7 @@ END_TEST
 
 /* ---- states ---- */
 
-static const struct { const char *options; double own, shared; } states[] = {    /* mcore-moe facts 4.1; bytes a parameter */
+static const struct { const char *options; double own, shared; } states[] = {    /* bytes a parameter */
     { "precision bf16", 6, 12 },
     { "precision bf16 moments bf16", 6, 8 },
     { "precision bf16 moments fp8", 6, 6 },
