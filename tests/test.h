@@ -40,6 +40,22 @@ static inline void test_job(struct job *j, struct arena *a, const char *flags)
     ck_assert_msg(test_job_try(j, a, flags, &d) == OK, "%s: %s", flags, d.text);
 }
 
+/* plan_read_open from the same, and which options they fixed. */
+static inline void test_job_open(struct job *j, struct arena *a, char fixed[64], const char *flags)
+{
+    const char *flag[64][2];
+    struct diag d = { 0 };
+    int n = 0;
+    char *rest = arena_strdup(a, flags), *key, *value;
+    memset(fixed, 0, 64);
+    while ((key = strtok_r(rest, " ", &rest)) && (value = strtok_r(rest, " ", &rest)) && n < 64) {
+        flag[n][0] = key;
+        flag[n++][1] = value;
+        fixed[cfg_opt(plan_opts, plan_n_opt, key) - plan_opts] = 1;
+    }
+    ck_assert_msg(plan_read_open(j, a, n, (const char *const(*)[2])flag, &d) == OK, "%s: %s", flags, d.text);
+}
+
 /* A small generator of its own, so that every run and every machine tests the same cases. */
 static inline int test_random(uint64_t *state, int below)
 {
