@@ -159,6 +159,8 @@ expect 2 validate bad.csv;                      says "bad.csv:3:"; says "fast"
 sed 's/^b,/a,/' runs.csv >bad.csv
 expect 2 validate bad.csv;                      says "bad.csv:3:1"; says "twice"
 expect 2 validate runs.csv --rules ./bad.yaml;  says "bad.yaml"
+answers 0 "by.none.rows by.full.median" validate runs.csv --by recompute
+expect 2 validate runs.csv --by colour;         says "colour"
 
 # ---- draw ----
 for what in groups program pipeline; do

@@ -47,6 +47,7 @@ struct validate_row {
     int scored;                                 /* and counts in error figures: use score                         */
     const char *skipped;                        /* why it has no prediction; NULL: it has one                     */
     const char *inferred, *approximated;        /* "mbs 1; vp 4", "" when nothing was                             */
+    const char *mapping, *by;                   /* "whole" or "approximated"; a column that was asked for        */
     enum validate_unit unit;
     double measured, predicted;                 /* in that unit                                                   */
     double error;                               /* |predicted / measured - 1|                                     */

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct validate_flags { char rules[256]; int32_t worst; };
+struct validate_flags { char rules[256], by[64]; int32_t worst; };
 static const struct opt flags[] = {
     { .key = "rules", ARGS_TEXT(struct validate_flags, rules, "sources"),
       .help = "how columns, blanks and sources are read: a file, or the built-in rules" },
+    { .key = "by", ARGS_TEXT(struct validate_flags, by, ""),
+      .help = "errors also by the values of this column of the table" },
     { .key = "worst", ARGS_INT(struct validate_flags, worst, 0, 100000, "15"),
       .help = "how many of the worst rows are shown" },
 };
@@ -44,7 +46,7 @@ static enum err use_of(struct validate_row *row, const struct validate_record *o
 }
 
 /* What the table itself says; what is no number there is bad input, not a skipped row. */
-static enum err row_read(struct validate_row *row, const struct validate_record *of, struct diag *d)
+static enum err row_read(struct validate_row *row, const struct validate_record *of, const char *by, struct diag *d)
 {
     const double none = (double)NAN;
     double mem_gib;
@@ -56,6 +58,8 @@ static enum err row_read(struct validate_row *row, const struct validate_record 
     row->model     = validate_rules_cell(of, "model");
     row->system    = validate_rules_cell(of, "system");
     row->precision = validate_rules_cell(of, "precision");
+    row->by        = validate_rules_cell(of, by);
+    if (!*row->by) row->by = "(blank)";
     TRY(use_of(row, of, d));
     TRY(validate_count_measured(&row->unit, &row->measured, of, d));
     TRY(validate_count_number(&mem_gib, of, "peak_mem_gib", d));
@@ -90,6 +94,7 @@ static void row_answer(struct validate_row *row, struct arena *a, const struct v
     if (validate_map_job(j, row, &scratch, rules, of, &why) != OK) row->skipped = arena_strdup(a, why.text);
     else if (row->unit == VALIDATE_NOTHING && !isfinite(row->measured_mem_B)) row->skipped = "nothing was measured";
     else row_predict(row, &scratch, j, &s);
+    row->mapping = *row->approximated ? "approximated" : "whole";
     row->inferred = arena_strdup(a, row->inferred);
     row->approximated = arena_strdup(a, row->approximated);
     arena_free(&scratch);
@@ -143,7 +148,10 @@ static enum err collect(struct view *v, struct arena *a, const char *path, struc
     TRY(check_ids(&v->csv, d));
     v->n_row = v->csv.n_row;
     v->row = arena_alloc(a, (size_t)(v->n_row + 1) * sizeof *v->row);
-    for (int i = 0; i < v->n_row; i++) TRY(row_read(&v->row[i], &(struct validate_record){ &v->csv, i, 0 }, d));
+    if (*v->flags->by && csv_column(&v->csv, v->flags->by) < 0)
+        return fail(d, ERR_CONFIG, "--by: %s has no column '%s'", path, cfg_shown(v->flags->by).text);
+    for (int i = 0; i < v->n_row; i++)
+        TRY(row_read(&v->row[i], &(struct validate_record){ &v->csv, i, 0 }, v->flags->by, d));
     for (int i = 0; i < v->n_row; i++)
         row_answer(&v->row[i], a, &v->rules, &(struct validate_record){ &v->csv, i, 0 });
     collect_errors(v, a);
@@ -227,8 +235,16 @@ static const struct { const char *key, *title; size_t at; } groupings[] = {
     { "by_precision", "By precision", offsetof(struct validate_row, precision) },
     { "by_kind", "MoE and dense", offsetof(struct validate_row, kind) },
     { "by_model", "By model", offsetof(struct validate_row, model) },
+    { "by_mapping", "Rows that plans express as a whole, and others", offsetof(struct validate_row, mapping) },
+    { "by", "By the column asked for", offsetof(struct validate_row, by) },
 };
 #define LIST(cols, rows, n) (&(struct report_list){ cols, LEN(cols), rows, sizeof *(rows), n })
+
+/* The last one only when it was asked for. */
+static int n_groupings(const struct view *v)
+{
+    return LEN(groupings) - !*v->flags->by;
+}
 
 /* ---- pairs ---- */
 
@@ -345,7 +361,7 @@ static json_t *document(const struct view *v, struct arena *a)
     json_object_set_new(doc, "skipped", report_rows(LIST(skip_cols, skipped, n)));
     json_object_set_new(doc, "error", report_keys(json_object(), error_cols, LEN(error_cols), &v->error));
     json_object_set_new(doc, "memory_error", report_keys(json_object(), error_cols, LEN(error_cols), &v->memory));
-    for (int i = 0; i < LEN(groupings); i++)
+    for (int i = 0; i < n_groupings(v); i++)
         json_object_set_new(doc, groupings[i].key, groups_json(a, v, groupings[i].at));
     json_object_set_new(doc, "residual", residual_json(a, v));
     json_object_set_new(doc, "ab", ab_json(a, v));
@@ -398,7 +414,7 @@ static void show(const struct view *v, struct arena *a)
     struct validate_group *group;
     struct validate_row *skipped;
     const struct validate_error error[] = { v->error, v->memory };
-    for (int i = 0; i < LEN(groupings); i++) {
+    for (int i = 0; i < n_groupings(v); i++) {
         const int n = validate_group_by(&group, a, v->row, v->n_row, groupings[i].at);
         report_table(arena_printf(a, "%s: errors; too fast (+) or slow (-); where the predicted step goes",
                                   groupings[i].title), LIST(group_cols, group, n), -1);
