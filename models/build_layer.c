@@ -1,5 +1,5 @@
-/* One layer: a mixer (attention or Mamba), then a dense MLP or experts; layers of hybrids have one of the two. With `full` recompute only its input is kept: the whole
- * forward is emitted again in backward. */
+/* One layer: a mixer (attention or Mamba), then a dense MLP or experts; layers of hybrids have one of the two.
+ * With `full` recompute only its input is kept: the whole forward is emitted again in backward. */
 #include "models/build.h"
 
 enum { PARTS = 4 };     /* attention, dispatch, experts, combine: dense layers count as many, so that layers weave in step */

@@ -1,7 +1,8 @@
-/* A Mamba-2 mixer (arXiv 2405.21060; Megatron-LM core/ssm/mamba_mixer.py): one projection in, then convolution, chunked scan
- * and gated norm as one op, one projection out. Heads and groups are cut over tp; over cp a swap turns slices of the
- * sequence into slices of the heads, since a scan needs all tokens before its own. Of the scan only its input and its output
- * before the norm are kept: states are computed again in backward, as the fused kernels do. */
+/* A Mamba-2 mixer (arXiv 2405.21060; Megatron-LM core/ssm/mamba_mixer.py): one projection in, then convolution,
+ * chunked scan and gated norm as one op, one projection out. Heads and groups are cut over tp; over cp a swap
+ * turns slices of the sequence into slices of the heads, since a scan needs all tokens before its own. Of the
+ * scan only its input and its output before the norm are kept: states are computed again in backward, as the
+ * fused kernels do. */
 #include "models/build.h"
 
 struct mamba_w build_mamba_weights(struct build *b)

@@ -180,11 +180,15 @@ static enum err model_check_pattern(const struct model *m, struct diag *d)
     TRY(model_check_letters("pattern", m->pattern, d));
     TRY(model_check_letters("mtp_pattern", m->mtp_pattern, d));
     if (*m->pattern == '\0')
-        return *m->mtp_pattern == '\0' ? OK : fail(d, ERR_CONFIG, "mtp_pattern = %s without a pattern: give both", m->mtp_pattern);
+        return *m->mtp_pattern == '\0'
+                   ? OK
+                   : fail(d, ERR_CONFIG, "mtp_pattern = %s without a pattern: give both", m->mtp_pattern);
     if ((int)strlen(m->pattern) != m->layers)
-        return fail(d, ERR_CONFIG, "pattern has %d letters, layers = %d: give one for each", (int)strlen(m->pattern), m->layers);
+        return fail(d, ERR_CONFIG, "pattern has %d letters, layers = %d: give one for each",
+                    (int)strlen(m->pattern), m->layers);
     if (m->dense_layers > 0)
-        return fail(d, ERR_CONFIG, "dense_layers = %d with a pattern: write - where a layer is dense, use 0", m->dense_layers);
+        return fail(d, ERR_CONFIG, "dense_layers = %d with a pattern: write - where a layer is dense, use 0",
+                    m->dense_layers);
     if (strchr(m->pattern, 'E') != NULL && m->experts == 0)
         return fail(d, ERR_CONFIG, "pattern has E, but experts = 0: give their number");
     return strchr(m->pattern, 'M') != NULL || strchr(m->mtp_pattern, 'M') != NULL ? model_check_mamba(m, d) : OK;

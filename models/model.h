@@ -6,16 +6,16 @@
 
 enum attention { ATTENTION_GQA, ATTENTION_MLA };
 enum score { SCORE_SOFTMAX, SCORE_SIGMOID };
-enum group_score { GROUP_SCORE_TOP2, GROUP_SCORE_MAX };     /* of a group: the sum of its best two experts, or its best      */
-enum activation { ACTIVATION_SWIGLU, ACTIVATION_GELU, ACTIVATION_RELU2 };   /* the last two have no gate beside the way up    */
+enum group_score { GROUP_SCORE_TOP2, GROUP_SCORE_MAX };     /* the sum of a group's best two experts, or its best one */
+enum activation { ACTIVATION_SWIGLU, ACTIVATION_GELU, ACTIVATION_RELU2 };   /* only the first has a gate */
 enum positions { POSITIONS_ROPE, POSITIONS_NONE };
-enum bias { BIAS_QKV, BIAS_O, BIAS_MLP, BIAS_ROUTER, BIAS_NORM };   /* bits 1 << bias; NORM: LayerNorm's shift           */
+enum bias { BIAS_QKV, BIAS_O, BIAS_MLP, BIAS_ROUTER, BIAS_NORM };   /* bits 1 << bias; NORM: LayerNorm's shift */
 /* What a layer does: one of each, at most, in this order, each behind a norm of its own and with a residual. */
 enum mixer { MIXER_NONE, MIXER_ATTENTION, MIXER_MAMBA };
 enum ffn { FFN_NONE, FFN_DENSE, FFN_MOE };
-struct layer_kind { int32_t mixer, ffn, window; };          /* window: tokens that attention sees back; 0: all               */
+struct layer_kind { int32_t mixer, ffn, window; };          /* window: tokens that attention sees back; 0: all */
 
-enum { MODEL_MTP = 2 };                                     /* most MTP depths                                          */
+enum { MODEL_MTP = 2 };                                     /* most MTP depths */
 
 struct model {
     char name[64];
@@ -33,13 +33,14 @@ struct model {
     double mtp_weight;                              /* of its loss                                           */
     int32_t tied;                                   /* input and output tables are one                       */
     double rope_theta, norm_eps, init_std;
-    int32_t activation, bias, positions;            /* enums above; of all MLPs; bits; POSITIONS_NONE: no rope op    */
-    int32_t group_score;                            /* enum group_score                                              */
-    int32_t window, full_every, sinks;              /* sliding window, but every full_every-th layer sees all        */
-    int32_t moe_latent;                             /* width of tokens on their way through the experts; 0: hidden   */
-    char pattern[256], mtp_pattern[16];             /* a letter a layer: M Mamba, * attention, - MLP, E experts; "": both    */
-    int32_t mamba_heads, mamba_head_dim, mamba_state, mamba_groups, mamba_conv, mamba_chunk;   /* Mamba-2            */
-    int32_t mtp_shared;                             /* MTP depths are one set of weights used again                  */
+    int32_t activation, bias, positions;            /* of all MLPs; bits; POSITIONS_NONE: no rope op         */
+    int32_t group_score;                            /* enum group_score                                      */
+    int32_t window, full_every, sinks;              /* sliding, but every full_every-th layer sees all       */
+    int32_t moe_latent;                             /* width of tokens among the experts; 0: hidden          */
+    char pattern[256], mtp_pattern[16];             /* a letter a layer: M Mamba, * attention, - MLP, E      */
+                                                    /* experts; "": every layer is attention and an MLP      */
+    int32_t mamba_heads, mamba_head_dim, mamba_state, mamba_groups, mamba_conv, mamba_chunk;    /* Mamba-2   */
+    int32_t mtp_shared;                             /* MTP depths are one set of weights used again          */
 };
 
 extern const struct opt model_opts[];
@@ -85,10 +86,12 @@ struct model_params { int64_t total, active, mtp, expert; };
 struct model_params model_params(const struct model *m);
 /* Tokens that one sees back, on average over a sequence, causal: half of it, or what a window leaves. */
 double model_context(int64_t seq, int64_t window);
-enum { MODEL_SCAN_FLOP = 7 };       /* of Mamba's scan, per token, column and state, forward (Megatron-LM training.py)   */
-/* FLOP per token of a training step, forward and backward, causal half of attention (of the window where there is one);
- * Megatron's counter (Megatron-LM training.py num_floating_point_operations): no router, no recompute, vocabulary padded to
- * `vocab_padded`. Of hybrids it leaves out MTP's projection (0.5 % of Nemotron 3 Super), which is counted here. */
+/* FLOP of Mamba's scan, per token, column and state, forward (Megatron-LM training.py). */
+enum { MODEL_SCAN_FLOP = 7 };
+/* FLOP per token of a training step, forward and backward, causal half of attention (of the window where there is
+ * one); Megatron's counter (Megatron-LM training.py num_floating_point_operations): no router, no recompute,
+ * vocabulary padded to `vocab_padded`. Of hybrids it leaves out MTP's projection (0.5 % of Nemotron 3 Super), which is
+ * counted here. */
 double model_flop_per_token(const struct model *m, int64_t seq, int64_t vocab_padded);
 
 #endif

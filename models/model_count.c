@@ -88,8 +88,8 @@ static int64_t model_attention_params(const struct model *m)
     return q + kv + n * m->v_dim * h;
 }
 
-/* Projections in and out; convolution with its shift over values, B and C; of a head: step shift, decay, skip; the gated
- * norm (Megatron-LM core/ssm/mamba_mixer.py). */
+/* Projections in and out; convolution with its shift over values, B and C; of a head: step shift, decay, skip; the
+ * gated norm (Megatron-LM core/ssm/mamba_mixer.py). */
 static int64_t model_mamba_params(const struct model *m)
 {
     const int64_t h = m->hidden, in = model_mamba_in(m), dim = model_mamba_dim(m);
@@ -111,7 +111,8 @@ static int64_t model_expert_params(const struct model *m)
 static int64_t model_moe_params(const struct model *m)
 {
     const int64_t h = m->hidden, per_expert = h + m->selection_bias + model_has_bias(m, BIAS_ROUTER);
-    return m->experts * (per_expert + model_expert_params(m)) + model_mlp_params(m, h, m->shared_ffn) + 2 * h * m->moe_latent;
+    return m->experts * (per_expert + model_expert_params(m)) + model_mlp_params(m, h, m->shared_ffn) +
+           2 * h * m->moe_latent;
 }
 
 static int64_t model_layer_params(const struct model *m, struct layer_kind k)
@@ -120,7 +121,8 @@ static int64_t model_layer_params(const struct model *m, struct layer_kind k)
     if (k.mixer != MIXER_NONE)
         n += model_norm_params(m) + (k.mixer == MIXER_MAMBA ? model_mamba_params(m) : model_attention_params(m));
     if (k.ffn != FFN_NONE)
-        n += model_norm_params(m) + (k.ffn == FFN_MOE ? model_moe_params(m) : model_mlp_params(m, m->hidden, m->ffn));
+        n += model_norm_params(m) +
+             (k.ffn == FFN_MOE ? model_moe_params(m) : model_mlp_params(m, m->hidden, m->ffn));
     return n;
 }
 
@@ -183,8 +185,8 @@ static double model_mlp_macs(const struct model *m, double in, double width)
 
 static double model_moe_macs(const struct model *m)
 {
-    return m->topk * model_mlp_macs(m, model_expert_in(m), m->expert_ffn) + model_mlp_macs(m, m->hidden, m->shared_ffn) +
-           2.0 * m->hidden * m->moe_latent;
+    return m->topk * model_mlp_macs(m, model_expert_in(m), m->expert_ffn) +
+           model_mlp_macs(m, m->hidden, m->shared_ffn) + 2.0 * m->hidden * m->moe_latent;
 }
 
 static double model_layer_macs(const struct model *m, struct layer_kind k, int64_t seq)
