@@ -128,7 +128,7 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
     if (held && c->dy_in) emit_hold(b, c->dy_in, 0, 0, 0);
     if (c->dx_out && pipe) emit_send(b, GROUP_PREV, c->dx_out);
     c->reduce = pr->n_op;
-    if (emit_is_low(b)) emit_copy_settle(b, c->fwd, c->reduce);
+    if (b->copies) emit_copy_settle(b, c->fwd, c->reduce);
     build_bucket_reduce(b);
     c->end = pr->n_op;
 }

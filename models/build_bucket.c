@@ -72,8 +72,9 @@ static int view(struct build *b, int of, int64_t at, int64_t rows, int cols)
     return id;
 }
 
-/* The weight buffer of a bucket without bf16 originals: in low precision; or, where gathers send bf16, in the memory of the
- * gradients, which nobody needs between the update and the next step (Megatron-LM --reuse-grad-buf-for-mxfp8-param-ag). */
+/* The weight buffer of a bucket without bf16 originals: in low precision; or, where gathers send bf16, in the
+ * memory of the gradients, which nobody needs between the update and the next step (Megatron-LM
+ * --reuse-grad-buf-for-mxfp8-param-ag). */
 static int low_root(struct build *b, int g)
 {
     if (b->recipe->sends_B == 1) return root(b, 1, (enum dtype)b->recipe->w, KEEP_WEIGHT);
@@ -131,7 +132,8 @@ int build_param(struct build *b, enum param_name name, int rows, int cols, enum 
     int64_t here = rows;
     int wide = cols;
     local_shape(b, &here, &wide, shard, batch);
-    const struct bucket k = *bucket_open(b, way_of(b, name, shard, batch), b->j->plan.fp8_param_gather && is_low(name));
+    const int low = b->j->plan.fp8_param_gather && is_low(name) && emit_is_low(b);
+    const struct bucket k = *bucket_open(b, way_of(b, name, shard, batch), low);
     const int64_t at = pr->buf[k.w].rows;
     const int w = view(b, k.w, at, here, wide);
     const int g = view(b, k.g, at, here, wide);

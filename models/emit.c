@@ -247,7 +247,7 @@ static int needs_sort(const struct build *b)
 static void pad(struct build *b, int x)
 {
     struct buf *p = &b->pr->buf[x];
-    if (b->recipe->pad == 1 || x == 0) return;
+    if (b->recipe->pad == 1 || !emit_is_low(b)) return;
     p->pad = b->recipe->pad;
     p->groups = b->j->model.experts / b->j->plan.ep;
     p->rows = buf_padded(p->rows, p->groups, p->pad);

@@ -61,7 +61,7 @@ void emit_all_reduce(struct build *b, enum group g, int x, int max);
 int  emit_swap(struct build *b, int x, int back);           /* over cp: all heads of my tokens -> my heads of all, or back */
 /* ---- low precision (emit_copy.c) ---- */
 enum axis { AXIS_ROWS, AXIS_COLUMNS };      /* along which scales run and products contract */
-int  emit_is_low(const struct build *b);
+int  emit_is_low(const struct build *b);    /* of the current layer */
 /* What a product reads in place of an activation or its gradient. `fresh`: made in this half; else forward's will do. */
 int  emit_copy(struct build *b, int x, enum axis axis, int fresh);
 int  emit_copy_weight(struct build *b, int w, enum axis axis);

@@ -1,13 +1,18 @@
-/* Copies of low precision. A product of weights asks here for what it reads in place of each operand: along its rows, or
- * along its columns where it contracts over the other axis. One QUANTIZE a tensor makes both (or the op that wrote it, in
- * stacks that fuse the two); it grows by a copy when a reader asks, also when a weight gradient asks long after forward:
- * that copy then lives until then, and the tensor itself dies with its other readers. What is gathered over tp is gathered
- * as copies. Weights have copies that live for ever and are made once a step. */
+/* Copies of low precision. A product of weights asks here for what it reads in place of each operand: along its
+ * rows, or along its columns where it contracts over the other axis. One QUANTIZE a tensor makes both (or the
+ * op that wrote it, in stacks that fuse the two); it grows by a copy when a reader asks, also when a weight
+ * gradient asks long after forward: that copy then lives until then, and the tensor itself dies with its other
+ * readers. What is gathered over tp is gathered as copies. Weights have copies that live for ever and are made
+ * once a step. */
 #include "models/emit.h"
 
+/* Megatron-LM core/fp8_utils.py, is_first_last_bf16_layer: what is no layer of the decoder is not one of them. */
 int emit_is_low(const struct build *b)
 {
-    return b->copies != NULL;
+    const struct plan *p = &b->j->plan;
+    const int layers = b->j->model.layers, high = b->layer >= 0 && b->layer < layers &&
+                       (b->layer < p->high_first || b->layer >= layers - p->high_last);
+    return b->copies && !high;
 }
 
 static enum axis axis_read(const struct build *b, enum axis axis)

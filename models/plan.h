@@ -26,6 +26,7 @@ struct plan {
     int32_t precision, optimizer;
     int32_t grads, moments, master;                 /* enum state_type (grads -1: the stack's), enum master      */
     int32_t fp8_param_gather;                       /* weights of low products have no bf16 original             */
+    int32_t high_first, high_last;                  /* layers at either end whose products take no copies        */
     int32_t recompute;                              /* bits 1 << enum recompute                                  */
     int32_t cp_comm;                                /* enum cp_comm                                              */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */

@@ -45,6 +45,7 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "dispatcher", p->dispatcher, 0, DISPATCHER_ALLTOALL }, { "precision", p->precision, 0, PRECISION_COUNT - 1 },
         { "grads", p->grads, 0, STATE_BF16 }, { "moments", p->moments, 0, STATE_FP8 },
         { "master", p->master, 0, MASTER_REMAINDER }, { "fp8-param-gather", p->fp8_param_gather, 0, 1 },
+        { "high-first", p->high_first, 0, 1000 }, { "high-last", p->high_last, 0, 1000 },
         { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 },
         { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, MODEL_MTP },
     };
@@ -321,6 +322,9 @@ static enum err check_states(const struct plan *p, struct diag *d)
     if (p->fp8_param_gather && (!recipe_is_low(r) || r->x == DT_FP4))
         return fail(d, ERR_CONFIG, "fp8-param-gather needs an fp8 precision, but precision is %s: set it to 0",
                     r->name);
+    if (p->high_first + p->high_last > 0 && !recipe_is_low(r))
+        return fail(d, ERR_CONFIG, "high-first %d and high-last %d need a low precision, but precision is %s: set both to 0",
+                    p->high_first, p->high_last, r->name);
     if (p->master == MASTER_REMAINDER && (r->act != DT_BF16 || p->fp8_param_gather))
         return fail(d, ERR_CONFIG,
                     "master remainder holds what bf16 weights lack, but %s: set master fp32",

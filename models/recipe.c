@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 static const struct recipe recipes[] = {
-#define X(id, name, act, x, w, columns, passes, needs, fused, pad, sends)                                                \
+#define X(id, name, act, x, w, columns, passes, needs, fused, pad, sends) \
     { name, DT_##act, DT_##x, DT_##w, COLUMNS_##columns, passes, needs, fused, pad, sends },
     RECIPE_LIST(X)
 #undef X

@@ -1,28 +1,29 @@
-/* Precisions of training, as recipes: what activations are, and what the products of weights read instead. Quantised are the
- * inputs of linear layers, their output gradients and their weights. Embedding, head, router, norms and attention's
- * core read no copies, and neither do residuals, collectives of experts or the optimizer (TransformerEngine
- * common/recipe/__init__.py, docs/features/low_precision_training; Megatron-Core MoE report, section 5). */
+/* Precisions of training, as recipes: what activations are, and what the products of weights read instead.
+ * Quantised are the inputs of linear layers, their output gradients and their weights. Embedding, head, router,
+ * norms and attention's core read no copies, and neither do residuals, collectives of experts or the optimizer
+ * (TransformerEngine common/recipe/__init__.py, docs/features/low_precision_training; Megatron-Core MoE report,
+ * section 5). */
 #ifndef MODELS_RECIPE_H
 #define MODELS_RECIPE_H
 #include "models/base/dtype.h"
 
-/* How a product that contracts over the other axis gets its operand: weight gradients contract over tokens, data gradients over
- * outputs. */
+/* How a product that contracts over the other axis gets its operand: weight gradients contract over tokens,
+ * data gradients over outputs. */
 enum columns {
-    COLUMNS_SAME,       /* the copy itself                                                                          */
-    COLUMNS_KMAJOR,     /* a transposed copy where tensor cores take fp8 along the contraction only (Hopper), else the
-                           copy itself                                                                              */
-    COLUMNS_OWN,        /* scales run along the contraction: a copy of its own everywhere                           */
+    COLUMNS_SAME,       /* the copy itself                                                              */
+    COLUMNS_KMAJOR,     /* a transposed copy where tensor cores take fp8 along the contraction only
+                           (Hopper), else the copy itself                                               */
+    COLUMNS_OWN,        /* scales run along the contraction: a copy of its own everywhere               */
 };
 
 /* X(id, name, activations, copies of activations and gradients, copies of weights, columns, ...)
- * passes: kernels that read the tensor: 2 where its largest value is found first (current scaling; NVFP4's global scale, of
- *   the Hadamard-transformed tensor too, which the second kernel transforms again).
+ * passes: kernels that read the tensor: 2 where its largest value is found first (current scaling; NVFP4's
+ * global scale, of the Hadamard-transformed tensor too, which the second kernel transforms again).
  * needs: 1: tensor cores that scale by block (system.block_scaled).
- * fused: 1: norms and activations may write the copies themselves, since the scale is at hand or found within a block that
- *   one thread group holds.
- * pad: tokens of each expert are padded to a multiple (Megatron-LM moe_utils.py get_align_size; 128 for 128-wide blocks and
- *   for grouped NVFP4 quantisation).
+ * fused: 1: norms and activations may write the copies themselves, since the scale is at hand or found within a
+ * block that one thread group holds.
+ * pad: tokens of each expert are padded to a multiple (Megatron-LM moe_utils.py get_align_size; 128 for
+ * 128-wide blocks and for grouped NVFP4 quantisation).
  * sends: bytes an element when low-precision primary weights are gathered; 2: bf16, quantised on arrival. */
 #define RECIPE_LIST(X)                                                                                            \
     X(BF16, "bf16", BF16, BF16, BF16, SAME, 0, 0, 0, 1, 2)                                                        \

@@ -268,6 +268,7 @@ START_TEST(every_rule_has_its_words)
         { QWEN "gpus 8 seq 4096 gbs 8 fp8-param-gather 1", ERR_CONFIG, { "fp8-param-gather", "precision is bf16" } },
         { QWEN "gpus 8 seq 4096 gbs 8 precision mxfp8 fp8-param-gather 1 master remainder", ERR_CONFIG,
           { "master remainder", "leaves none" } },
+        { QWEN "gpus 8 seq 4096 gbs 8 high-last 2", ERR_CONFIG, { "high-last 2", "precision is bf16" } },
         { QWEN "gpus 8 seq 4096 gbs 8 precision fp16 master remainder", ERR_CONFIG, { "precision has none" } },
         { QWEN "gpus 8 seq 4096 gbs 8 system h100-sxm precision mxfp8", ERR_CONFIG,
           { "precision mxfp8 needs", "block", "h100-sxm" } },

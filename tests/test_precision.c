@@ -1,5 +1,5 @@
-/* Low precision in the program: which copies exist and what they weigh, what stays in high precision, what padding costs and
- * what it must not change, and that both simulators and the search take it. */
+/* Low precision in the program: which copies exist and what they weigh, what stays in high precision, what
+ * padding costs and what it must not change, and that both simulators and the search take it. */
 #include "models/build.h"
 #include "models/unroll.h"
 #include "sim/search.h"
@@ -8,6 +8,7 @@
 
 #define QWEN  "model qwen3-30b-a3b gpus 8 ep 8 gbs 64 seq 4096 "
 #define DSV3  "model deepseek-v3 gpus 64 ep 64 pp 1 gbs 64 seq 4096 mtp 0 layout auto "
+#define SHARED "model qwen3-30b-a3b system gb200-nvl72 gpus 16 ep 8 gbs 64 seq 4096 "
 #define HOPPER    "system h100-sxm precision "
 #define BLACKWELL "system gb200-nvl72 precision "
 
@@ -33,7 +34,8 @@ static int is_product(const struct op *o)
 
 /* ---- weights ---- */
 
-static const struct { const char *flags; double bytes; } weights[] = {      /* case A09; one scale of 1 byte for 32 */
+/* Case A09; one scale of 1 byte for 32. */
+static const struct { const char *flags; double bytes; } weights[] = {
     { QWEN BLACKWELL "bf16", 2 },
     { QWEN HOPPER "fp8-cs", 2 + 1 + 1 },                        /* rows, and columns because operands are K-major */
     { QWEN HOPPER "fp8-ds", 4 },
@@ -77,7 +79,8 @@ END_TEST
 
 /* ---- states ---- */
 
-static const struct { const char *options; double own, shared; } states[] = {    /* bytes a parameter */
+/* Bytes a parameter (Megatron-LM docs/source/api-guide/dist_optimizer.md; optimizer_config.py for the low ones). */
+static const struct { const char *options; double own, shared; } states[] = {
     { "precision bf16", 6, 12 },
     { "precision bf16 moments bf16", 6, 8 },
     { "precision bf16 moments fp8", 6, 6 },
@@ -107,17 +110,19 @@ START_TEST(states_by_option)
 {
     struct made m;
     struct arena a = { 0 };
-    make(&m, arena_printf(&a, "model qwen3-30b-a3b system gb200-nvl72 gpus 16 ep 8 gbs 64 seq 4096 %s", states[_i].options));
+    make(&m, arena_printf(&a, SHARED "%s", states[_i].options));
     const struct bucket *k = expert_bucket(&m.pr);
     const double n = (double)m.pr.buf[k->g].rows;
     ck_assert_double_eq_tol((root_B(&m.pr, k->w) + root_B(&m.pr, k->g)) / n, states[_i].own, 1e-6);
-    ck_assert_double_eq_tol((root_B(&m.pr, k->master) + root_B(&m.pr, k->m) + root_B(&m.pr, k->v)) / n, states[_i].shared / 2, 1e-6);
+    const double state_B = root_B(&m.pr, k->master) + root_B(&m.pr, k->m) + root_B(&m.pr, k->v);
+    ck_assert_double_eq_tol(state_B / n, states[_i].shared / 2, 1e-6);
     arena_free(&m.a);
     arena_free(&a);
 }
 END_TEST
 
-/* Bytes that a rank sends of each weight when two gather them: fp8 as it is, MXFP8 as bf16 (Megatron-Core MoE report 5.2.2). */
+/* Bytes that a rank sends of each weight when two gather them: fp8 as it is, MXFP8 as bf16 (Megatron-Core MoE
+ * report 5.2.2). */
 START_TEST(gathers_of_primary_weights)
 {
     static const struct { const char *precision; double bytes; } row[] = {
@@ -125,7 +130,7 @@ START_TEST(gathers_of_primary_weights)
     };
     struct made m;
     struct arena a = { 0 };
-    make(&m, arena_printf(&a, "model qwen3-30b-a3b system gb200-nvl72 gpus 16 ep 8 gbs 64 seq 4096 precision %s", row[_i].precision));
+    make(&m, arena_printf(&a, SHARED "precision %s", row[_i].precision));
     const struct bucket *k = expert_bucket(&m.pr);
     int seen = 0;
     for (int o = 1; o < m.pr.n_op; o++) {
@@ -218,7 +223,8 @@ START_TEST(model_flop_is_that_of_bf16)
 }
 END_TEST
 
-/* Every product takes both operands in low precision or none; none: the router's and the head's. Attention takes none. */
+/* Every product takes both operands in low precision or none; none: the router's and the head's. Attention
+ * takes none. */
 START_TEST(products_read_copies)
 {
     struct made m;
@@ -231,10 +237,33 @@ START_TEST(products_read_copies)
         ck_assert_int_eq(is_low_buf(&m.pr, op->io.read[0]), is_low_buf(&m.pr, op->io.read[1]));
         if (is_low_buf(&m.pr, op->io.read[0])) low++;
         else high += !(op->flags & OP_ROUTER);
-        ck_assert_int_eq(dtype_formats[op_work(&m.pr, op, m.pr.even).dtype].bits <= 8, is_low_buf(&m.pr, op->io.read[0]));
+        const struct work w = op_work(&m.pr, op, m.pr.even);
+        ck_assert_int_eq(dtype_formats[w.dtype].bits <= 8, is_low_buf(&m.pr, op->io.read[0]));
     }
     ck_assert_int_eq(high, 3);
     ck_assert_int_ge(low, 32 * 12);
+    arena_free(&m.a);
+}
+END_TEST
+
+/* First and last layers read no copies and pad nothing; layers between them and MTP do. */
+START_TEST(layers_at_the_ends_stay_high)
+{
+    struct made m;
+    make(&m, "model deepseek-v3 gpus 64 ep 64 pp 1 gbs 64 seq 1000 layers 6 mtp 1 high-first 1 high-last 2 "
+             "fp8-param-gather 1 " BLACKWELL "mxfp8");
+    int low[8] = { 0 }, high[8] = { 0 };
+    for (int o = 1; o < m.pr.n_op; o++) {
+        const struct op *op = &m.pr.op[o];
+        if (!is_product(op) || op->layer < 0 || op->flags & OP_ROUTER) continue;
+        (is_low_buf(&m.pr, op->io.read[0]) ? low : high)[op->layer]++;
+        if (op->layer == 4 || op->layer == 5) ck_assert_int_eq(m.pr.buf[op->io.read[0]].pad, 0);
+    }
+    for (int layer = 0; layer <= 6; layer++) {
+        const int ends = layer == 0 || layer == 4 || layer == 5;
+        ck_assert_int_eq(low[layer] > 0, !ends);
+        ck_assert_int_eq(high[layer] > 0, ends || layer == 6);      /* the MTP layer's number is on its head too */
+    }
     arena_free(&m.a);
 }
 END_TEST
@@ -267,9 +296,11 @@ static double kept_B(const struct program *pr, int dense)
     double bytes = 0;
     for (int o = 1; o < pr->n_op; o++)
         for (int k = 0; k < OP_WRITES && pr->op[o].half == HALF_FWD; k++) forward[pr->op[o].io.write[k]] = 1;
-    for (int o = 1; o < pr->n_op; o++)
-        if ((pr->op[o].kind == OP_GROUPED_WGRAD || (dense && pr->op[o].kind == OP_WGRAD)) && forward[pr->op[o].io.read[0]])
-            bytes += (double)buf_B(&pr->buf[pr->op[o].io.read[0]]);
+    for (int o = 1; o < pr->n_op; o++) {
+        const int x = pr->op[o].io.read[0], kind = pr->op[o].kind;
+        const int wgrad = kind == OP_GROUPED_WGRAD || (dense && kind == OP_WGRAD);
+        if (wgrad && forward[x]) bytes += (double)buf_B(&pr->buf[x]);
+    }
     free(forward);
     return bytes;
 }
@@ -298,15 +329,16 @@ static void assert_written(const struct program *pr)
     for (int o = pr->chunk[0].fwd; o < pr->chunk[0].reduce; o++) {
         for (int k = 0; k < OP_READS; k++) {
             const int id = pr->op[o].io.read[k];
-            if (id && pr->buf[id].keep == KEEP_MICRO) ck_assert_msg(written[program_root(pr, id)], "op %d %s", o, op_name((enum op_kind)pr->op[o].kind));
+            if (!id || pr->buf[id].keep != KEEP_MICRO) continue;
+            ck_assert_msg(written[program_root(pr, id)], "op %d %s", o, op_name((enum op_kind)pr->op[o].kind));
         }
         for (int k = 0; k < OP_WRITES; k++) written[program_root(pr, pr->op[o].io.write[k])] = 1;
     }
     free(written);
 }
 
-/* A dense layer: both norms, the activation and its gradient quantise; the output of attention and five gradients (of o, fc2,
- * qkv outputs) do not. What is saved is one read and one write of each in bf16 at least. */
+/* A dense layer: both norms, the activation and its gradient quantise; the output of attention and five
+ * gradients (of o, fc2, qkv outputs) do not. What is saved is one read and one write of each in bf16 at least. */
 START_TEST(norms_and_activations_may_quantize)
 {
     struct made apart, fused;
@@ -342,10 +374,11 @@ END_TEST
 static int keeps_original(const struct program *pr)
 {
     for (int o = 1; o < pr->n_op; o++) {
-        if (pr->op[o].kind != OP_SORT || pr->op[o].half != HALF_FWD || pr->buf[pr->op[o].io.write[0]].cols == 1) continue;
+        const int y = pr->op[o].io.write[0];
+        if (pr->op[o].kind != OP_SORT || pr->op[o].half != HALF_FWD || pr->buf[y].cols == 1) continue;
         for (int r = 1; r < pr->n_op; r++)
             for (int k = 0; k < OP_READS && pr->op[r].half == HALF_BWD; k++)
-                if (pr->op[r].io.read[k] == pr->op[o].io.write[0]) return 1;
+                if (pr->op[r].io.read[k] == y) return 1;
     }
     return 0;
 }
@@ -371,7 +404,8 @@ static double tp_wire_B(const struct program *pr, int kind)
 {
     double bytes = 0;
     for (int o = 1; o < pr->n_op; o++)
-        if (pr->op[o].kind == kind && pr->op[o].group == GROUP_TP) bytes += op_work(pr, &pr->op[o], pr->even).wire_B;
+        if (pr->op[o].kind == kind && pr->op[o].group == GROUP_TP)
+            bytes += op_work(pr, &pr->op[o], pr->even).wire_B;
     return bytes;
 }
 
@@ -436,6 +470,24 @@ START_TEST(search_keeps_the_precision)
 }
 END_TEST
 
+/* Blocks are priced by kind, and these would be two kinds of one. */
+START_TEST(search_refuses_high_layers)
+{
+    struct arena a = { 0 };
+    struct diag d = { 0 };
+    struct job j;
+    struct search_result r;
+    struct search_ask ask = { .top = 1 };
+    const char *const flag[][2] = { { "model", "tiny-moe" }, { "system", "h100-sxm" }, { "gpus", "8" },
+                                    { "gbs", "8" },          { "seq", "64" },          { "precision", "fp8-cs" },
+                                    { "high-last", "1" } };
+    ck_assert_int_eq(plan_read_open(&j, &a, LEN(flag), flag, &d), OK);
+    ck_assert_int_eq(search_run(&r, &a, &j, &ask, &d), ERR_NO);
+    ck_assert_int_eq(r.plans, 0);
+    arena_free(&a);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("precision");
@@ -448,6 +500,7 @@ int main(void)
     tcase_add_loop_test(c, padding_costs_memory_and_flop, 0, LEN(paddings));
     tcase_add_loop_test(c, model_flop_is_that_of_bf16, 0, LEN(lows));
     tcase_add_loop_test(c, products_read_copies, 0, LEN(lows));
+    tcase_add_test(c, layers_at_the_ends_stay_high);
     tcase_add_loop_test(c, copies_are_made_once_and_read, 0, LEN(lows));
     tcase_add_test(c, norms_and_activations_may_quantize);
     tcase_add_loop_test(c, what_is_read_was_written, 0, LEN(lows));
@@ -455,6 +508,7 @@ int main(void)
     tcase_add_test(c, gathers_over_tp_send_copies);
     tcase_add_loop_test(c, sweep_equals_max_plus, 0, LEN(lows));
     tcase_add_test(c, search_keeps_the_precision);
+    tcase_add_test(c, search_refuses_high_layers);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
