@@ -94,16 +94,22 @@ static int own_keys(struct build *b, int dx)
     return swaps(b) ? emit_swap(b, dx, 1) : emit_scatter(b, GROUP_CP, dx);
 }
 
-int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k)
+/* k->o_part and k->lse from k->q and what it sees. */
+static void attend(struct build *b, const struct attention_w *w, int keys, int values, struct attention_kept *k)
 {
     const struct model *m = &b->j->model;
-    build_attention_swap(b, k);
     const int heads = m->heads / b->j->plan.tp / (swaps(b) ? b->pr->group_size[GROUP_CP] : 1);
-    const int keys = all_keys(b, k->k), values = all_keys(b, k->v);
     k->o_part = emit_like(b, k->q, heads * model_v_dim(m));
     k->lse = emit_buf(b, b->pr->buf[k->q].rows, heads, DT_F32);
     emit(b, OP_ATTN, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { k->o_part, k->lse }, .read = { k->q, keys, values, w->sink.w } })->window = window(b);
+}
+
+int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k)
+{
+    build_attention_swap(b, k);
+    const int keys = all_keys(b, k->k), values = all_keys(b, k->v);
+    attend(b, w, keys, values, k);
     k->o = swaps(b) ? emit_swap(b, k->o_part, 1) : k->o_part;
     const int y = emit_gemm(b, k->o, w->o);
     const int y_sp = emit_scatter(b, GROUP_TP, y);
@@ -128,14 +134,23 @@ int build_attention_fwd(struct build *b, const struct attention_w *w, int x, str
     return build_attention_core_fwd(b, w, x, k);
 }
 
-void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k, int *dq, int *dk,
+/* With recompute `core_attn` attention itself runs again; its output is kept all the same, the projection's gradient needs
+ * it. */
+void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *kept, int *dq, int *dk,
                               int *dv)
 {
+    struct attention_kept again = *kept;
+    const struct attention_kept *k = &again;
     const int dy_full = emit_gather_input(b, dy);
     const int d_o = emit_dgrad(b, dy_full, w->o);
     emit_wgrad(b, k->o, dy_full, w->o);
     const int d_part = swaps(b) ? emit_swap(b, d_o, 0) : d_o;
     const int keys = all_keys(b, k->k), values = all_keys(b, k->v);
+    if (build_recomputes(b, RECOMPUTE_CORE_ATTN)) {
+        b->flags |= OP_RECOMPUTE;
+        attend(b, w, keys, values, &again);
+        b->flags &= ~OP_RECOMPUTE;
+    }
     *dq = emit_like(b, k->q, b->pr->buf[k->q].cols);
     const int dkeys = emit_like(b, keys, b->pr->buf[keys].cols), dvalues = emit_like(b, values, b->pr->buf[values].cols);
     emit(b, OP_ATTN_BWD, STREAM_COMPUTE, GROUP_NONE,

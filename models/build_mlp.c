@@ -56,9 +56,18 @@ int build_mlp_fwd(struct build *b, const struct mlp_w *w, int x, struct mlp_kept
     return emit_add(b, x, build_mlp_inner_fwd(b, w, k->n, k));
 }
 
-int build_mlp_bwd(struct build *b, const struct mlp_w *w, int dy, const struct mlp_kept *k)
+/* With recompute `mlp` only the input is kept. */
+int build_mlp_bwd(struct build *b, const struct mlp_w *w, int dy, const struct mlp_kept *kept)
 {
-    const int n = build_norm_again(b, k->x, w->norm, k->n, 1);
-    const int dn = build_mlp_inner_bwd(b, w, dy, n, k);
-    return emit_norm_bwd(b, k->x, w->norm, dn, dy);
+    struct mlp_kept k = *kept;
+    if (build_recomputes(b, RECOMPUTE_MLP)) {
+        b->flags |= OP_RECOMPUTE;
+        k.n = emit_norm(b, k.x, w->norm);
+        build_mlp_inner_fwd(b, w, k.n, &k);
+        b->flags &= ~OP_RECOMPUTE;
+    } else {
+        k.n = build_norm_again(b, k.x, w->norm, k.n, 1);
+    }
+    const int dn = build_mlp_inner_bwd(b, w, dy, k.n, &k);
+    return emit_norm_bwd(b, k.x, w->norm, dn, dy);
 }

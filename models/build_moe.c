@@ -43,7 +43,8 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     k->to.prob = emit_buf(b, sent, 1, DT_F32);
     emit(b, OP_ROUTE, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { k->score, k->to.perm, k->to.prob, mine }, .read = { logit, w->bias } });
-    if (b->j->stack.router_lists) k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
+    const int again = build_recomputes(b, RECOMPUTE_MOE) || build_recomputes(b, RECOMPUTE_FULL);
+    if (b->j->stack.router_lists && (!again || b->flags & OP_RECOMPUTE)) k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
     k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
     if (k->to.count == mine) return;
     k->to.size = emit_buf(b, 2, 1, DT_I32);
@@ -109,12 +110,11 @@ static int from_latent_bwd(struct build *b, const struct moe_w *w, int drows, in
     return dn_shared ? emit_add(b, dn, dn_shared) : dn;
 }
 
-int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k)
+/* Everything behind the norm, in three parts of its own. */
+static int experts_fwd(struct build *b, const struct moe_w *w, struct moe_kept *k)
 {
     const struct model *m = &b->j->model;
     const int first = b->pr->n_op;
-    k->x = x;
-    k->n = emit_norm(b, x, w->norm);
     route(b, w, k);
     int base = b->j->stack.moe_overlap ? 0 : shared(b, w, k);
     const int from = m->moe_latent ? emit_gemm(b, k->n, w->down) : k->n, send = permute(b, from, k->to.perm);
@@ -132,6 +132,26 @@ int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept
     if (b->j->stack.hold_moe_rows) hold_rows(b, first);
     b->part++;
     return out;
+}
+
+int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k)
+{
+    k->x = x;
+    k->n = emit_norm(b, x, w->norm);
+    return experts_fwd(b, w, k);
+}
+
+/* Recompute `moe`: forward again from the normed input, all inside one part of backward. Returns whether it was. */
+static int moe_again(struct build *b, const struct moe_w *w, struct moe_kept *k)
+{
+    const int part = b->part;
+    if (!build_recomputes(b, RECOMPUTE_MOE)) return 0;
+    k->n = build_norm_again(b, k->x, w->norm, k->n, 0);
+    b->flags |= OP_RECOMPUTE;
+    experts_fwd(b, w, k);
+    b->flags &= ~OP_RECOMPUTE;
+    b->part = part;
+    return 1;
 }
 
 static int moe_act(struct build *b, const struct moe_kept *k)
@@ -172,19 +192,29 @@ static int route_bwd(struct build *b, const struct moe_w *w, const struct moe_ke
 
 static int shared_bwd(struct build *b, const struct moe_w *w, int dy, int n, const struct moe_kept *k)
 {
-    return w->shared.fc1.w ? build_mlp_inner_bwd(b, &w->shared, dy, n, &k->shared) : 0;
+    struct mlp_kept s = k->shared;
+    if (!w->shared.fc1.w) return 0;
+    if (build_recomputes(b, RECOMPUTE_SHARED_EXPERTS)) {
+        b->flags |= OP_RECOMPUTE;
+        build_mlp_inner_fwd(b, &w->shared, n, &s);
+        b->flags &= ~OP_RECOMPUTE;
+    }
+    return build_mlp_inner_bwd(b, &w->shared, dy, n, &s);
 }
 
 /* With stack.moe_overlap the shared expert runs under the dispatch and FC1's weight gradient under the combine. */
-int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *k)
+int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *kept)
 {
     const int overlap = b->j->stack.moe_overlap;
     int drows, dprob, dfc1;
+    struct moe_kept again = *kept;
+    const int moe = moe_again(b, w, &again);
+    const struct moe_kept *k = &again;
     if (b->j->stack.keep_fc2) emit_hold(b, k->back, 0, 0, 0);   /* gradient of the probabilities */
     const int dsend = permute(b, to_latent_bwd(b, w, dy, k), k->to.perm);
     b->part++;
     const int d = emit_to_experts(b, dsend, &k->to);
-    const int n = build_norm_again(b, k->x, w->norm, k->n, 0);
+    const int n = moe ? k->n : build_norm_again(b, k->x, w->norm, k->n, 0);
     int dn_shared = overlap ? shared_bwd(b, w, dy, n, k) : 0;
     b->part++;
     experts_bwd(b, w, k, d, &drows, &dprob, &dfc1);

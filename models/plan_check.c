@@ -251,6 +251,10 @@ static enum err check_fwd_bwd(const struct plan *p, const struct model *m, struc
     if (p->pp > 1 && p->vpp == 1)
         return fail(d, ERR_CONFIG,
                     "schedule fwd-bwd with pp %d needs vpp above 1: raise vpp, or set ep-overlap 0", p->pp);
+    if (p->recompute & 1 << RECOMPUTE_MOE)
+        return fail(d, ERR_CONFIG,
+                    "schedule fwd-bwd and recompute moe exclude each other: the exchange that it hides would run again; "
+                    "choose other modules, or set ep-overlap 0");
     if (p->recompute & 1 << RECOMPUTE_FULL)
         return fail(d, ERR_CONFIG,
                     "schedule fwd-bwd and recompute full exclude each other: choose recompute by module, or set "
@@ -267,6 +271,9 @@ static enum err check_recompute(const struct plan *p, const struct model *m, str
                     "recompute full holds every module already: give full alone, or modules without it");
     if (p->recompute & 1 << RECOMPUTE_MOE_ACT && m->experts == 0)
         return fail(d, ERR_CONFIG, "recompute moe_act needs experts, but model %s has none: remove it", m->name);
+    const int experts = 1 << RECOMPUTE_MOE | 1 << RECOMPUTE_SHARED_EXPERTS;
+    if (p->recompute & experts && m->experts == 0)
+        return fail(d, ERR_CONFIG, "recompute moe and shared_experts need experts, but model %s has none: remove them", m->name);
     if (p->recompute & 1 << RECOMPUTE_MLA_UP_PROJ && m->attention != ATTENTION_MLA)
         return fail(d, ERR_CONFIG, "recompute mla_up_proj needs MLA attention, but model %s has GQA: remove it",
                     m->name);

@@ -3,7 +3,8 @@
 #include <stddef.h>
 
 const char *const stack_schedules[] = { "1f1b", "interleaved", "fwd-bwd", NULL };
-const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", "full", NULL };
+const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", "core_attn", "mlp", "moe",
+                                          "shared_experts", "full", NULL };
 const char *const stack_dispatchers[] = { "alltoall", NULL };
 const char *const stack_cp_comms[] = { "allgather", "a2a", NULL };
 static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-grad", NULL };

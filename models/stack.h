@@ -7,7 +7,8 @@
 
 /* What a plan may choose among; the plan's options are named by the same lists. */
 enum schedule   { SCHEDULE_1F1B, SCHEDULE_INTERLEAVED, SCHEDULE_FWD_BWD };
-enum recompute  { RECOMPUTE_MOE_ACT, RECOMPUTE_LAYERNORM, RECOMPUTE_MLA_UP_PROJ, RECOMPUTE_FULL };    /* bits 1 << r */
+enum recompute  { RECOMPUTE_MOE_ACT, RECOMPUTE_LAYERNORM, RECOMPUTE_MLA_UP_PROJ, RECOMPUTE_CORE_ATTN, RECOMPUTE_MLP,
+                  RECOMPUTE_MOE, RECOMPUTE_SHARED_EXPERTS, RECOMPUTE_FULL };        /* bits 1 << r; FULL is last */
 enum cp_comm    { CP_COMM_ALLGATHER, CP_COMM_A2A };      /* K and V of all tokens; or my heads of all tokens */
 enum dispatcher { DISPATCHER_ALLTOALL };
 /* Vocabulary-parallel cross-entropy. SPLIT: backward turns the logits into their gradient; INPLACE: forward does already;

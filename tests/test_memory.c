@@ -173,7 +173,14 @@ START_TEST(computed_again_or_kept)
     ck_assert_int_eq(none - layer_B(V3 "recompute mla_up_proj", BLOCK_MOE), 553648128 + 2 * stat);
     ck_assert_int_eq(none - layer_B(V3 "recompute moe_act", BLOCK_MOE), 134217728);
     ck_assert_int_eq(none - layer_B(V3 "recompute layernorm", BLOCK_MOE), 117440512 + 2 * stat);
-    ck_assert_int_eq(layer_B(LLAMA "recompute layernorm", BLOCK_DENSE), layer_B(LLAMA, BLOCK_DENSE));   /* fused there */
+    ck_assert_int_eq(none - layer_B(V3 "recompute shared_experts", BLOCK_MOE), 4096 * 6 * 2048);
+    ck_assert_int_eq(none - layer_B(V3 "recompute core_attn", BLOCK_MOE), 4096 * 4 * 128);      /* log-sums alone */
+    /* all but two of the four 2 h: input and norm */
+    ck_assert_int_eq(none - layer_B(V3 "recompute moe", BLOCK_MOE),
+                     1040334848 + 22036480 + 1024 - 4096 * (4 * 7168 + 4));
+    const int64_t dense = layer_B(LLAMA, BLOCK_DENSE);
+    ck_assert_int_eq(layer_B(LLAMA "recompute layernorm", BLOCK_DENSE), dense);     /* fused there */
+    ck_assert_int_eq(dense - layer_B(LLAMA "recompute mlp", BLOCK_DENSE), 4096 * (2 * 8192 + 4 + 6 * 28672L));
     struct part p;
     part_open(&p, V3, BLOCK_MOE);
     p.j.stack.keep_fc2 = 1;

@@ -105,12 +105,13 @@ static int is_given(const char fixed[64], const char *key)
     return fixed[cfg_opt(plan_opts, plan_n_opt, key) - plan_opts];
 }
 
-/* The recompute sets that a search tries: none, one module, all modules, full. */
+/* The recompute sets that a search tries: none, one of the modules that cost least for what they save, all of these, full. */
 static int is_tried(const struct job *j, int set)
 {
     const int all = (j->model.experts ? 1 << RECOMPUTE_MOE_ACT : 0) | 1 << RECOMPUTE_LAYERNORM |
                     (j->model.attention == ATTENTION_MLA ? 1 << RECOMPUTE_MLA_UP_PROJ : 0);
-    return (set & (set - 1)) == 0 || set == all;
+    const int one = (set & (set - 1)) == 0;
+    return (one && !(set & ~(all | 1 << RECOMPUTE_FULL))) || set == all;
 }
 
 static int plan_passes(struct job *j, const struct job *from, const int v[9])
@@ -155,8 +156,10 @@ static int64_t try_all(struct job *j, const struct job *from, const char fixed[6
                         for (v[5] = 1; v[5] <= chunks && (v[5] == 1 || v[2] > 1); v[5]++)
                             for (v[6] = 1; v[6] <= 8; v[6]++)
                                 for (v[7] = 0; v[7] < 4; v[7]++)
-                                    for (v[8] = 0; v[8] < 16; v[8]++)
-                                        if (is_asked(from, fixed, v)) plans += plan_passes(j, from, v);
+                                    for (v[8] = 0; v[8] < 2 << RECOMPUTE_FULL; v[8]++)
+                                        if ((is_tried(from, v[8]) || v[8] == from->plan.recompute) &&
+                                            is_asked(from, fixed, v))
+                                            plans += plan_passes(j, from, v);
     return plans;
 }
 
