@@ -213,13 +213,14 @@ static const struct report_col note_cols[] = {
     { "what", "setting", REPORT_TEXT, offsetof(struct validate_note, text) },
 };
 /* Of the pairs of one column; or of all. */
-struct ab_row { const char *column; int32_t pairs, changed, right, within_1_5; };
+struct ab_row { const char *column; int32_t pairs, changed, right, within_1_5; double size; };
 static const struct report_col ab_cols[] = {
     { NULL, "column", REPORT_TEXT, offsetof(struct ab_row, column) },
     { "pairs", "pairs", REPORT_INT, offsetof(struct ab_row, pairs) },
     { "changed", "above 5 %", REPORT_INT, offsetof(struct ab_row, changed) },
     { "right", "sign right", REPORT_INT, offsetof(struct ab_row, right) },
     { "within_1_5", "size within 1.5", REPORT_INT, offsetof(struct ab_row, within_1_5) },
+    { "size", "predicted size / measured", REPORT_RATIO, offsetof(struct ab_row, size) },
 };
 struct wrong_row { const char *a, *b, *column; double measured, predicted; };
 static const struct report_col wrong_cols[] = {
@@ -256,6 +257,19 @@ static void ab_add(struct ab_row *to, const struct validate_pair *p)
     to->within_1_5 += p->changed && p->close;
 }
 
+/* Of changes above 5 %, the median of predicted over measured size, as logarithms; `column` "all": of every pair. */
+static double ab_size(struct arena *a, const struct view *v, const char *column)
+{
+    double *size = arena_alloc(a, (size_t)(v->n_pair + 1) * sizeof *size);
+    int n = 0;
+    for (int i = 0; i < v->n_pair; i++) {
+        const struct validate_pair *p = &v->pair[i];
+        if (!p->column || !p->changed || (strcmp(column, "all") && strcmp(column, p->column))) continue;
+        size[n++] = log(1 + p->predicted) / log(1 + p->measured);
+    }
+    return validate_error_median(size, n);
+}
+
 /* A line for each column and, last, one for all; steps of a log are not among them. */
 static int ab_rows(struct ab_row **row, struct arena *a, const struct view *v)
 {
@@ -271,6 +285,7 @@ static int ab_rows(struct ab_row **row, struct arena *a, const struct view *v)
         ab_add(&all, &v->pair[i]);
     }
     (*row)[n++] = all;
+    for (int i = 0; i < n; i++) (*row)[i].size = ab_size(a, v, (*row)[i].column);
     return n;
 }
 
