@@ -186,6 +186,8 @@ START_TEST(flop_per_token)
         ck_assert_msg(fabs(x / row[i].gflop - 1) < 1e-3, "%s at %ld: %.3f GFLOP", row[i].name,
                       (long)row[i].seq, x);
     }
+    /* Moonlight: 77.5 TFLOPS at 0.45718 s a step of 4 x 4096 tokens on 8 GPUs (Bridge's recompute guide) */
+    ck_assert(fabs(gflop("moonlight-16b-a3b", 0, 4096) / (77.5e3 * 8 * 0.45718 / (4 * 4096)) - 1) < 0.015);
     const double solved = 13.89 * 256 * 1226e12 / (4096.0 * 4096) / 1e9;    /* from the published step and rate */
     ck_assert(fabs(gflop("deepseek-v3", 1, 4096) / solved - 1) < 0.01);
 }
