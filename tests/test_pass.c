@@ -187,6 +187,8 @@ static const char *const live_jobs[] = {
     "model tiny-moe system h100-sxm gpus 8 pp 2 cp 2 tp 2 gbs 16 seq 64 recompute full",
     "model qwen3-30b-a3b system h100-sxm gpus 64 pp 4 tp 2 ep 16 gbs 64 seq 4096",
     "model deepseek-v3 system gb200-nvl72 gpus 256 pp 4 vpp 4 ep 64 gbs 512 seq 4096 recompute mla_up_proj",
+    "model nemotron3-super-120b-a12b layers 12 system gb200-nvl72 gpus 64 tp 2 cp 2 pp 2 ep 16 gbs 64 seq 8192",
+    "model gpt-oss-20b layers 6 system b200 gpus 16 tp 2 pp 2 vpp 2 ep 4 gbs 64 seq 4096",
 };
 
 START_TEST(pairs_are_live_bytes)
