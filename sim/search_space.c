@@ -44,7 +44,8 @@ int search_space_refuses(const struct search_space *s, const struct search_grid 
 {
     const struct model *m = &s->job->model;
     const int gqa = m->attention == ATTENTION_GQA;
-    if (*m->pattern || s->job->plan.high_first + s->job->plan.high_last > 0) return SEARCH_KINDS;
+    const int mixed = m->window > 0 && m->dense_layers > 0;    /* a kind is priced by its first layer */
+    if (*m->pattern || mixed || s->job->plan.high_first + s->job->plan.high_last > 0) return SEARCH_KINDS;
     if (m->heads % g->tp) return SEARCH_HEADS;
     if (gqa && m->kv_heads % g->tp && g->tp % m->kv_heads) return SEARCH_KV_HEADS;
     if (!space_ffn_ok(m, g->tp)) return SEARCH_FFN;
