@@ -304,12 +304,34 @@ static double *once_of(struct search_once *v, enum op_kind k)
     }
 }
 
-static void once_read(struct search_once *v, const struct built *t)
+static int is_table(const struct program *pr, int root)
+{
+    for (int i = 0; i < pr->n_param; i++) {
+        const struct param *p = &pr->param[i];
+        if (p->name != PARAM_EMBEDDING) continue;
+        if (program_root(pr, p->w) == root || (p->g && program_root(pr, p->g) == root)) return 1;
+    }
+    return 0;
+}
+
+/* Blocks share their stage's metric, and of one stage the input table. */
+static int once_counts(const struct program *pr, const struct op *o, int skip_table)
+{
+    struct use use[OP_USES];
+    const int n = op_uses(use, pr, o);
+    for (int k = 0; k < n; k++) {
+        if (o->kind == OP_ZERO && pr->buf[use[k].buf].keep == KEEP_METRIC) return 0;
+        if (skip_table && is_table(pr, use[k].buf)) return 0;
+    }
+    return 1;
+}
+
+static void once_read(struct search_once *v, const struct built *t, int skip_table)
 {
     for (int i = t->pr.chunk[0].reduce; i < t->pr.stage[0].end; i++) {
         const struct op *o = &t->pr.op[i];
         double *sum = once_of(v, (enum op_kind)o->kind);
-        if (sum) *sum += t->op_s[i];
+        if (sum && once_counts(&t->pr, o, skip_table)) *sum += t->op_s[i];
         if (o->kind == OP_ALL_REDUCE && o->group == GROUP_WORLD) v->world_s = t->op_s[i];
     }
 }
@@ -327,7 +349,7 @@ const struct search_once *search_block_once(struct search_blocks *b, const struc
     struct built t;
     b->memo[MEMO_ONCE].n++;
     built_open(&t, b, p, 0, k);
-    once_read(v, &t);
+    once_read(v, &t, k == BLOCK_LOSS && b->job.plan.pp == 1);
     arena_free(&t.arena);
     return v;
 }
