@@ -128,8 +128,9 @@ static int experts_fwd(struct build *b, const struct moe_w *w, struct moe_kept *
     const int y = emit_grouped_gemm(b, k->act, w->routed.fc2, k->to.count, model_expert_in(m));
     b->part++;
     k->back = emit_to_tokens(b, y, &k->to);
+    if (b->j->stack.hold_moe_rows == HOLD_ROWS_COMBINED) hold_rows(b, first);
     const int out = m->moe_latent ? from_latent(b, w, base, k) : unpermute(b, k->back, k->to.perm, base);
-    if (b->j->stack.hold_moe_rows) hold_rows(b, first);
+    if (b->j->stack.hold_moe_rows == HOLD_ROWS_WHOLE) hold_rows(b, first);
     b->part++;
     return out;
 }

@@ -7,6 +7,7 @@ const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", 
                                           "shared_experts", "full", NULL };
 const char *const stack_dispatchers[] = { "alltoall", NULL };
 const char *const stack_cp_comms[] = { "allgather", "a2a", NULL };
+static const char *const stack_hold_rows[] = { "none", "combined", "whole", NULL };
 static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-grad", NULL };
 
 /* key, type, field, names, unit, lowest, highest, default (0: required), help */
@@ -56,8 +57,8 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
     X("rope_cache", BOOL, rope_cache, 0, NONE, 0, 1, "0", "1: rotary tables are kept")                       \
     X("hold_pipeline", BOOL, hold_pipeline, 0, NONE, 0, 1, "0",                                              \
       "1: what came and went between stages is held until the next replaces it")                             \
-    X("hold_moe_rows", BOOL, hold_moe_rows, 0, NONE, 0, 1, "0",                                              \
-      "1: routed rows of all four steps are held until tokens are whole again")                              \
+    X("hold_moe_rows", NAME, hold_moe_rows, stack_hold_rows, NONE, 0, 0, "none",                             \
+      "how long routed rows in all orders are held: none, until combined, or tokens are whole")              \
     X("router_lists", BOOL, router_lists, 0, NONE, 0, 1, "0",                                                \
       "1: the router's masks, indices and maps stay until backward")                                         \
     X("keep_fc2", BOOL, keep_fc2, 0, NONE, 0, 1, "0",                                                        \

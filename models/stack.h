@@ -11,6 +11,8 @@ enum recompute  { RECOMPUTE_MOE_ACT, RECOMPUTE_LAYERNORM, RECOMPUTE_MLA_UP_PROJ,
                   RECOMPUTE_MOE, RECOMPUTE_SHARED_EXPERTS, RECOMPUTE_FULL };        /* bits 1 << r; FULL is last */
 enum cp_comm    { CP_COMM_ALLGATHER, CP_COMM_A2A };      /* K and V of all tokens; or my heads of all tokens */
 enum dispatcher { DISPATCHER_ALLTOALL };
+/* How long routed rows in every order are held: not; until they are combined; until tokens are whole again. */
+enum hold_rows { HOLD_ROWS_NONE, HOLD_ROWS_COMBINED, HOLD_ROWS_WHOLE };
 /* Vocabulary-parallel cross-entropy. SPLIT: backward turns the logits into their gradient; INPLACE: forward does already;
  * FP32_GRAD: forward makes an fp32 gradient beside them. */
 enum cross_entropy { CROSS_ENTROPY_SPLIT, CROSS_ENTROPY_INPLACE, CROSS_ENTROPY_FP32_GRAD };
@@ -46,7 +48,7 @@ struct stack {
     int32_t output_gather;                  /* sequence-parallel input of the output layer: a buffer for ever         */
     int32_t rope_cache;                     /* rotary tables are kept                                                 */
     int32_t hold_pipeline;                  /* tensors received and sent are held until the next replaces them        */
-    int32_t hold_moe_rows;                  /* the four steps of routed rows are held until tokens are whole again    */
+    int32_t hold_moe_rows;                  /* enum hold_rows                                                         */
     int32_t router_lists;                   /* masks, indices and maps of the router stay until backward              */
     int32_t keep_fc2;                       /* probabilities are applied to FC2's output, which stays                 */
     double reserve_low, reserve_high;       /* shares that the allocator reserves beyond what is allocated            */
