@@ -61,7 +61,8 @@ static inline struct model parity_model(enum family f)
 
 static inline struct stack parity_stack(void)
 {
-    return (struct stack){ .name = "moefold", .runs = 1, .schedules = 7, .recomputes = 15, .dispatchers = 1,
+    return (struct stack){ .name = "moefold", .runs = 1, .schedules = 7,
+                           .recomputes = (2 << RECOMPUTE_FULL) - 1, .dispatchers = 1,
                            .split_wgrad = 1, .capacity = 1.5, .vocab_multiple = 8, .issue = 1,
                            .host_reads = 1, .arena = 1, .grad_fp32 = 1 };
 }

@@ -8,7 +8,8 @@
 #include "tests/parity.h"
 
 enum { ACT = 1 << RECOMPUTE_MOE_ACT, NORM = 1 << RECOMPUTE_LAYERNORM, UP = 1 << RECOMPUTE_MLA_UP_PROJ,
-       FULL = 1 << RECOMPUTE_FULL };
+       ATTN = 1 << RECOMPUTE_CORE_ATTN, MLP = 1 << RECOMPUTE_MLP, MOE = 1 << RECOMPUTE_MOE,
+       SHARED = 1 << RECOMPUTE_SHARED_EXPERTS, FULL = 1 << RECOMPUTE_FULL };
 
 static const struct fold folds[] = {
     /* one axis at a time */
@@ -63,6 +64,11 @@ static const struct fold folds[] = {
     { .name = "full pp2 vpp2 cp2", .family = GQA, .pp = 2, .vpp = 2, .cp = 2, .recompute = FULL },
     { .name = "woven moe_act layernorm pp2 vpp2 / ep4", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2,
       .dp = 2, .ep = 4, .woven = 1, .recompute = ACT | NORM },
+    { .name = "core_attn mlp cp2 / ep2", .family = GQA_ALL, .cp = 2, .dp = 2, .ep = 2, .recompute = ATTN | MLP },
+    { .name = "core_attn moe tp2 dp2 / etp2 ep2", .family = MLA_ALL, .tp = 2, .dp = 2, .etp = 2, .ep = 2,
+      .recompute = ATTN | MOE },
+    { .name = "shared_experts mlp moe_act pp2 dp2 / ep2", .family = MLA, .pp = 2, .dp = 2, .ep = 2,
+      .recompute = SHARED | MLP | ACT },
     { .name = "split full pp2", .family = GQA_ALL, .pp = 2, .split = 1, .recompute = FULL },
     /* DeepSeek-V2's routing; MLA without a latent of the queries */
     { .name = "v2 tp2 pp2 / ep2", .family = V2, .tp = 2, .pp = 2, .dp = 2, .ep = 2 },
@@ -91,7 +97,7 @@ START_TEST(the_folds_are_many_and_unlike)
     }
     for (int k = 0; k < 7; k++) ck_assert_int_ge(most[k], 2);
     ck_assert_int_eq(most[7], 15);                          /* split or not, woven or not */
-    ck_assert_int_eq(recompute, ACT | NORM | UP | FULL);
+    ck_assert_int_eq(recompute, (2 << RECOMPUTE_FULL) - 1);
     ck_assert_int_ge(LEN(folds), 30);
     ck_assert_int_ge(3 * all, LEN(folds));
 }
