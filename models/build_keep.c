@@ -1,7 +1,8 @@
-/* What a framework keeps for ever beside parameters: workspaces, caches, the last tensors of a pipeline. Each is a setting
- * of the stack, each a buffer of the stage, so that whoever counts live bytes counts them too. Read in TransformerEngine
- * 2.11 (module/base.py: get_dummy_wgrad, get_workspace; cpp_extensions/gemm.py: get_multi_stream_cublas_workspace) and
- * Megatron-LM 23e00ed (core/tensor_parallel/layers.py, core/pipeline_parallel/schedules.py). */
+/* What a framework keeps for ever beside parameters: workspaces, caches, the last tensors of a pipeline. Each
+ * is a setting of the stack, each a buffer of the stage, so that whoever counts live bytes counts them too.
+ * Read in TransformerEngine 2.11 (module/base.py: get_dummy_wgrad, get_workspace; cpp_extensions/gemm.py:
+ * get_multi_stream_cublas_workspace) and Megatron-LM 23e00ed (core/tensor_parallel/layers.py,
+ * core/pipeline_parallel/schedules.py). */
 #include "models/build.h"
 
 static int keep(struct build *b, int64_t rows, int cols, enum dtype t)
@@ -29,7 +30,8 @@ void build_keep_rope(struct build *b)
 {
     const struct model *m = &b->j->model;
     if (!b->j->stack.rope_cache) return;
-    if (m->attention == ATTENTION_MLA) {        /* YaRN: angles in fp32, cosines and sines in bf16; every layer has its own */
+    if (m->attention ==
+        ATTENTION_MLA) { /* YaRN: angles in fp32, cosines and sines in bf16; every layer has its own */
         keep(b, b->j->plan.seq, m->qk_rope, DT_F32);
         keep(b, b->j->plan.seq, 2 * m->qk_rope, DT_BF16);
     } else if (!b->roped[b->stage]) {
@@ -39,9 +41,13 @@ void build_keep_rope(struct build *b)
 
 /* ---- weight gradients for autograd ---- */
 
-/* With gradient accumulation fused into the weight GEMM, autograd is given a tensor of the weight's shape that nobody reads:
- * one for every shape that a linear of the stage has, of one expert where it is grouped. */
-struct shape { int64_t rows; int32_t cols; };
+/* With gradient accumulation fused into the weight GEMM, autograd is given a tensor of the weight's shape
+ * that nobody reads: one for every shape that a linear of the stage has, of one expert where it is grouped.
+ */
+struct shape {
+    int64_t rows;
+    int32_t cols;
+};
 
 static int is_new(struct shape *seen, int *n, struct shape s)
 {
@@ -62,7 +68,7 @@ static void keep_dummies(struct build *b)
         const int grouped = o->kind == OP_GROUPED_WGRAD;
         if ((o->kind != OP_WGRAD && !grouped) || o->flags & OP_ROUTER) continue;
         const struct buf w = pr->buf[o->io.add[0]];
-        const struct shape s = { w.rows / (grouped ? experts : 1), w.cols };
+        const struct shape s = {w.rows / (grouped ? experts : 1), w.cols};
         if (w.stage == b->stage && is_new(seen, &n, s)) keep(b, s.rows, s.cols, b->act);
     }
 }
@@ -74,7 +80,8 @@ static int runs(const struct build *b, enum op_kind kind, int flags)
 {
     for (int i = 1; i < b->pr->n_op; i++) {
         const struct op *o = &b->pr->op[i];
-        if (o->kind == kind && (o->flags & flags) == flags && b->pr->buf[o->io.add[0]].stage == b->stage) return 1;
+        if (o->kind == kind && (o->flags & flags) == flags && b->pr->buf[o->io.add[0]].stage == b->stage)
+            return 1;
     }
     return 0;
 }
@@ -84,7 +91,8 @@ static void keep_workspaces(struct build *b)
     const struct stack *s = &b->j->stack;
     const int experts = runs(b, OP_GROUPED_WGRAD, 0);
     for (int i = 0; i < 1 + (experts ? s->grouped_workspaces : 0); i++) keep_bytes(b, s->workspace_B);
-    /* The framework's own GEMMs: the output layer, the router. One handle for the forward thread, one for autograd's. */
+    /* The framework's own GEMMs: the output layer, the router. One handle for the forward thread, one for
+     * autograd's. */
     const int own = runs(b, OP_XENT, 0) || runs(b, OP_WGRAD, OP_ROUTER);
     for (int i = 0; i < 2 && own; i++) keep_bytes(b, s->blas_workspace_B);
 }

@@ -44,7 +44,8 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     emit(b, OP_ROUTE, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { k->score, k->to.perm, k->to.prob, mine }, .read = { logit, w->bias } });
     const int again = build_recomputes(b, RECOMPUTE_MOE) || build_recomputes(b, RECOMPUTE_FULL);
-    if (b->j->stack.router_lists && (!again || b->flags & OP_RECOMPUTE)) k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
+    if (b->j->stack.router_lists && (!again || b->flags & OP_RECOMPUTE))
+        k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
     k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
     if (k->to.count == mine) return;
     k->to.size = emit_buf(b, 2, 1, DT_I32);
@@ -81,8 +82,9 @@ static void hold_rows(struct build *b, int first)
     int x[4] = { 0 }, n = 0;
     for (int i = first; i < b->pr->n_op && n < LEN(x); i++) {
         const struct op *o = &b->pr->op[i];
-        const int moves = o->kind == OP_PERMUTE || o->kind == OP_DISPATCH || o->kind == OP_UNSORT || o->kind == OP_COMBINE;
-        if (moves && b->pr->buf[o->io.write[0]].cols == model_expert_in(&b->j->model)) x[n++] = o->io.write[0];
+        const int there = o->kind == OP_PERMUTE || o->kind == OP_DISPATCH;
+        const int back = o->kind == OP_UNSORT || o->kind == OP_COMBINE;
+        if ((there || back) && b->pr->buf[o->io.write[0]].cols == model_expert_in(&b->j->model)) x[n++] = o->io.write[0];
     }
     emit_hold(b, x[0], x[1], x[2], x[3]);
 }

@@ -129,10 +129,13 @@ static enum err check_attention_cut(const struct plan *p, const struct model *m,
 static enum err check_cp_comm(const struct plan *p, const struct model *m, struct diag *d)
 {
     if (p->cp_comm != CP_COMM_A2A || p->cp == 1) return OK;
-    const int heads = m->heads / p->tp, kv = m->attention == ATTENTION_MLA || m->kv_heads < 1 ? heads : m->kv_heads / p->tp;
+    const int heads = m->heads / p->tp;
+    const int kv = m->attention == ATTENTION_MLA || m->kv_heads < 1 ? heads : m->kv_heads / p->tp;
     if (heads % p->cp == 0 && kv > 0 && kv % p->cp == 0) return OK;
-    return fail(d, ERR_CONFIG, "cp-comm a2a: cp %d does not divide the %d heads and %d K/V heads of a tp rank: lower cp or tp, "
-                "or use cp-comm allgather", p->cp, heads, kv);
+    return fail(d, ERR_CONFIG,
+                "cp-comm a2a: cp %d does not divide the %d heads and %d K/V heads of a tp rank: lower cp or tp, "
+                "or use cp-comm allgather",
+                p->cp, heads, kv);
 }
 
 static enum err check_mlp_cut(const struct plan *p, const struct model *m, struct diag *d)
@@ -273,7 +276,8 @@ static enum err check_recompute(const struct plan *p, const struct model *m, str
         return fail(d, ERR_CONFIG, "recompute moe_act needs experts, but model %s has none: remove it", m->name);
     const int experts = 1 << RECOMPUTE_MOE | 1 << RECOMPUTE_SHARED_EXPERTS;
     if (p->recompute & experts && m->experts == 0)
-        return fail(d, ERR_CONFIG, "recompute moe and shared_experts need experts, but model %s has none: remove them", m->name);
+        return fail(d, ERR_CONFIG,
+                    "recompute moe and shared_experts need experts, but model %s has none: remove them", m->name);
     if (p->recompute & 1 << RECOMPUTE_MLA_UP_PROJ && m->attention != ATTENTION_MLA)
         return fail(d, ERR_CONFIG, "recompute mla_up_proj needs MLA attention, but model %s has GQA: remove it",
                     m->name);
@@ -291,7 +295,8 @@ static enum err offered(const struct stack *s, const char *what, int32_t set, in
 static enum err check_stack(const struct plan *p, const struct model *m, const struct stack *s, struct diag *d)
 {
     if (s->runs && p->expert_capacity > 0)
-        return fail(d, ERR_LIMIT, "expert-capacity %g cannot be run by stack %s yet: set it to 0", p->expert_capacity, s->name);
+        return fail(d, ERR_LIMIT, "expert-capacity %g cannot be run by stack %s yet: set it to 0",
+                    p->expert_capacity, s->name);
     TRY(offered(s, "schedule", s->schedules, p->schedule, stack_schedules, d));
     if (p->cp_comm != CP_COMM_ALLGATHER) TRY(offered(s, "cp-comm", s->cp_comms, p->cp_comm, stack_cp_comms, d));
     TRY(offered(s, "dispatcher", s->dispatchers, p->dispatcher, stack_dispatchers, d));
@@ -366,8 +371,8 @@ static double worst_capacity(const struct plan *p, const struct model *m)
 static enum err check_capacity(const struct plan *p, const struct model *m, struct diag *d)
 {
     if (m->experts == 0 && p->expert_capacity > 0)
-        return fail(d, ERR_CONFIG, "expert-capacity %g needs experts, but model %s has none: set it to 0", p->expert_capacity,
-                    m->name);
+        return fail(d, ERR_CONFIG, "expert-capacity %g needs experts, but model %s has none: set it to 0",
+                    p->expert_capacity, m->name);
     if (m->experts == 0 || p->capacity == 0 || p->capacity == PLAN_CAPACITY_WORST) return OK;
     const double worst = worst_capacity(p, m);
     if (!(p->capacity >= 1))
@@ -384,7 +389,8 @@ int64_t plan_even_rows(const struct job *j, int at)
 {
     const struct plan *p = &j->plan;
     int64_t sent = plan_tokens_sp(p) * j->model.topk;
-    if (p->expert_capacity > 0 && j->model.experts > 0) {       /* whole rows of every expert (Megatron-LM moe_utils.get_capacity) */
+    if (p->expert_capacity > 0 && j->model.experts > 0) {
+        /* whole rows of every expert (Megatron-LM moe_utils.get_capacity) */
         const int64_t each = (int64_t)ceil((double)sent * p->expert_capacity / j->model.experts - 1e-6);
         sent = each * j->model.experts;
     }

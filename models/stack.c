@@ -20,7 +20,8 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "modules whose activations it can recompute")                                                          \
     X("dispatchers", SET, dispatchers, stack_dispatchers, NONE, 0, 0, 0, "ways to send tokens to experts")   \
     X("dispatcher", NAME, dispatcher, stack_dispatchers, NONE, 0, 0, 0, "the default way")                   \
-    X("cp_comm", SET, cp_comms, stack_cp_comms, NONE, 0, 0, "allgather", "ways of context parallelism; allgather always")    \
+    X("cp_comm", SET, cp_comms, stack_cp_comms, NONE, 0, 0, "allgather",                                     \
+      "ways of context parallelism; allgather always")                                                       \
     X("split_wgrad", BOOL, split_wgrad, 0, NONE, 0, 1, "0",                                                  \
       "1: weight gradients may be passes of their own")                                                      \
     X("capacity", NUMBER, capacity, 0, NONE, 0, 1e4, 0,                                                      \
@@ -37,7 +38,8 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "an allocation is a multiple of this; 0: exactly its bytes")                                           \
     X("token_int64", BOOL, token_int64, 0, NONE, 0, 1, "0", "1: token ids and labels are int64, not int32")  \
     X("norm_stat", BOOL, norm_stat, 0, NONE, 0, 1, "0", "1: a norm keeps one fp32 a row for backward")       \
-    X("quantize_norm", BOOL, quantize_norm, 0, NONE, 0, 1, "0", "1: norms write fp8 or fp4 copies themselves") \
+    X("quantize_norm", BOOL, quantize_norm, 0, NONE, 0, 1, "0",                                              \
+      "1: norms write fp8 or fp4 copies themselves")                                                         \
     X("quantize_act", BOOL, quantize_act, 0, NONE, 0, 1, "0", "1: activations do, forward and backward")     \
     X("norm_fused", BOOL, norm_fused, 0, NONE, 0, 1, "0", "1: a norm before one linear is part of it")       \
     X("split_views", BOOL, split_views, 0, NONE, 0, 1, "0",                                                  \
@@ -85,7 +87,8 @@ static enum err stack_check(const struct stack *s, struct diag *d)
         return fail(d, ERR_CONFIG, "dispatcher = %s is not among the dispatchers: add it there",
                     stack_dispatchers[s->dispatcher]);
     if (s->reserve_high < s->reserve_low)
-        return fail(d, ERR_CONFIG, "reserve_high = %g is below reserve_low = %g: swap them", s->reserve_high, s->reserve_low);
+        return fail(d, ERR_CONFIG, "reserve_high = %g is below reserve_low = %g: swap them", s->reserve_high,
+                    s->reserve_low);
     if (s->capacity > 0 && s->capacity < 1)
         return fail(d, ERR_CONFIG,
                     "capacity = %g is below 1: even routing would overflow; use at least 1, or 0 for none",

@@ -160,8 +160,9 @@ static void collect_head(struct view *v, struct arena *a)
                                          units_human(peak, sizeof peak, worst->peak_B, UNIT_B),
                                          units_human(cap, sizeof cap, r->capacity_B, UNIT_B), r->worst_stage)
                           : arena_printf(a, "NO: %s", r->reason);
-    v->prices = arena_printf(a, "%d of %d products and attentions (%.0f %% of their time) are of sizes not measured here",
-                             r->n_off_grid, r->n_priced, 100 * r->off_grid_share);
+    v->prices = arena_printf(
+        a, "%d of %d products and attentions (%.0f %% of their time) are of sizes not measured here",
+        r->n_off_grid, r->n_priced, 100 * r->off_grid_share);
     v->stage = arena_alloc(a, (size_t)r->n_stage * sizeof *v->stage);
     for (int s = 0; s < r->n_stage; s++)
         v->stage[s] = (struct stage_row){ s, r->stage[s], s == r->worst_stage ? "<- largest" : "" };
