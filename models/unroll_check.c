@@ -1,7 +1,7 @@
 /* What must hold before a program may run. Each stage alone: every op has its operands, no life is read before
- * it is written, no work is done for nobody, a group keeps to one stream, no two lives collide in memory. All
- * stages together: the program is played at zero price, which needs no model of time, only of who waits for
- * whom; what cannot go on is a ring. */
+ * it is written, no work is done for nobody, a group keeps to one stream, deps order all uses of a life, no
+ * gradient grows after it was used, no two lives collide in memory. All stages together: the program is played
+ * at zero price, which needs no model of time, only of who waits for whom; what cannot go on is a ring. */
 #include "models/unroll.h"
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +95,109 @@ static enum err unroll_check_read(const struct unroll *u, const struct program *
         if (!(pr->op[u->item[i].op].flags & OP_RECOMPUTE) && unroll_check_idle(u, pr, i, read))
             return fail(d, ERR_NO, "%s: nobody reads what it writes",
                         unroll_item_text(text, sizeof text, u, pr, i));
+    return OK;
+}
+
+/* ---- order ---- */
+
+/* A gradient that was reduced, or that the optimizer has read, is complete: nothing may be added any more. */
+static enum err unroll_check_gradients(const struct unroll *u, const struct program *pr, struct arena *a,
+                                       struct diag *d)
+{
+    char *complete = arena_alloc(a, (size_t)u->n_life + 1), text[TEXT_B];
+    for (int i = 0; i < u->n_item; i++) {
+        struct use use[OP_USES];
+        const struct op *o = &pr->op[u->item[i].op];
+        const enum op_family f = op_family((enum op_kind)o->kind);
+        const int n = op_uses(use, pr, o), completes = f == FAMILY_COMM || f == FAMILY_OPTIM;
+        for (int k = 0; k < n; k++) {
+            const int life = unroll_check_life(u, pr, &u->item[i], use[k].buf);
+            if (pr->buf[use[k].buf].keep != KEEP_GRADIENT || use[k].access == ACCESS_WRITE) continue;
+            if (!completes && complete[life] && use[k].access == ACCESS_ADD)
+                return fail(d, ERR_NO, "%s adds to gradient %d, which was reduced or used before",
+                            unroll_item_text(text, sizeof text, u, pr, i), use[k].buf);
+            complete[life] |= completes;
+        }
+    }
+    return OK;
+}
+
+/* What has surely finished, from streams and deps alone, and what every life was last used by. */
+struct clocks { int32_t (*clock)[STREAM_COUNT], (*used)[STREAM_COUNT], *writer, last[STREAM_COUNT]; };
+
+static void unroll_check_clock(struct clocks *o, const struct unroll *u, const struct program *pr, int item)
+{
+    const struct item *it = &u->item[item];
+    const int own = pr->op[it->op].stream, before = o->last[own];
+    int32_t *clock = o->clock[item];
+    for (int s = 0; s < STREAM_COUNT; s++) clock[s] = before >= 0 ? o->clock[before][s] : -1;
+    clock[own] = before;
+    for (int k = 0; k < it->n_dep; k++) {
+        const int dep = u->dep[it->dep + k], stream = pr->op[u->item[dep].op].stream;
+        for (int s = 0; s < STREAM_COUNT; s++)
+            if (o->clock[dep][s] > clock[s]) clock[s] = o->clock[dep][s];
+        if (dep > clock[stream]) clock[stream] = dep;
+    }
+    o->last[own] = item;
+}
+
+/* An earlier use that this one must follow and does not; -1: none. */
+static int unroll_check_race(const struct clocks *o, const struct unroll *u, const struct program *pr, int item,
+                             int life, enum access access)
+{
+    const int32_t *clock = o->clock[item];
+    const int writer = o->writer[life];
+    if (access == ACCESS_READ && writer < 0) return -1;
+    if (access == ACCESS_READ) return writer > clock[pr->op[u->item[writer].op].stream] ? writer : -1;
+    for (int s = 0; s < STREAM_COUNT; s++)
+        if (o->used[life][s] > clock[s]) return o->used[life][s];
+    return -1;
+}
+
+static enum err unroll_check_uses(struct clocks *o, const struct unroll *u, const struct program *pr, int item,
+                                  struct diag *d)
+{
+    char text[TEXT_B], other[TEXT_B];
+    struct use use[OP_USES];
+    const struct op *op = &pr->op[u->item[item].op];
+    const int n = op_uses(use, pr, op);
+    for (int k = 0; k < n; k++) {
+        const int life = unroll_check_life(u, pr, &u->item[item], use[k].buf);
+        const int race = unroll_check_race(o, u, pr, item, life, use[k].access);
+        if (race >= 0)
+            return fail(d, ERR_NO, "%s does not wait for %s, which uses the same buffer %d",
+                        unroll_item_text(text, sizeof text, u, pr, item),
+                        unroll_item_text(other, sizeof other, u, pr, race), use[k].buf);
+    }
+    for (int k = 0; k < n; k++) {
+        const int life = unroll_check_life(u, pr, &u->item[item], use[k].buf);
+        o->used[life][op->stream] = item;
+        if (use[k].access != ACCESS_READ) o->writer[life] = item;
+    }
+    return OK;
+}
+
+/* Deps are taken on trust nowhere: uses of one life are ordered by them, and `seen` claims no more than they do. */
+static enum err unroll_check_order(const struct unroll *u, const struct program *pr, struct arena *a,
+                                   struct diag *d)
+{
+    char text[TEXT_B];
+    struct clocks o;
+    o.clock = arena_alloc(a, ((size_t)u->n_item + 1) * sizeof *o.clock);
+    o.used = arena_alloc(a, ((size_t)u->n_life + 1) * sizeof *o.used);
+    o.writer = arena_alloc(a, ((size_t)u->n_life + 1) * sizeof *o.writer);
+    memset(o.used, -1, (size_t)u->n_life * sizeof *o.used);
+    memset(o.writer, -1, (size_t)u->n_life * sizeof *o.writer);
+    memset(o.last, -1, sizeof o.last);
+    for (int i = 0; i < u->n_item; i++) {
+        unroll_check_clock(&o, u, pr, i);
+        TRY(unroll_check_uses(&o, u, pr, i, d));
+        for (int s = 0; s < STREAM_COUNT; s++)
+            if (u->seen[i][s] > o.clock[i][s])
+                return fail(d, ERR_NO, "%s is said to follow item %d of stream %s, but waits for nothing that does",
+                            unroll_item_text(text, sizeof text, u, pr, i), u->seen[i][s],
+                            op_stream_name((enum stream)s));
+    }
     return OK;
 }
 
@@ -364,6 +467,8 @@ static enum err unroll_check_stage(const struct unroll *u, const struct program 
     TRY(unroll_check_mates(u, pr, d));
     TRY(unroll_check_written(u, pr, a, d));
     TRY(unroll_check_read(u, pr, a, d));
+    TRY(unroll_check_gradients(u, pr, a, d));
+    TRY(unroll_check_order(u, pr, a, d));
     if (!planned) return OK;
     TRY(unroll_check_bytes(u, pr, d));
     return unroll_check_collide(u, pr, a, d);

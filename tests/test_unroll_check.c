@@ -270,12 +270,47 @@ START_TEST(any_swapped_steps)
                 pr.step[s][y] = kept;
                 const int bad = unroll_all(u, &arena, &pr, &d) != OK || unroll_check(u, &pr, 0, &d) != OK;
                 refusals += bad;
-                if (pr.pass[pr.step[s][y].pass].kind == PASS_FWD && pr.pass[pr.step[s][x].pass].kind == PASS_FWD)
-                    ck_assert(bad);     /* the other stage keeps its order */
+                const uint8_t before = pr.pass[pr.step[s][y].pass].kind, after = pr.pass[pr.step[s][x].pass].kind;
+                if (before == PASS_FWD && after == PASS_FWD) ck_assert(bad);    /* the other stage keeps its order */
+                if (before == PASS_OPTIM) ck_assert(bad);       /* gradients are not complete */
                 pr.step[s][y] = pr.step[s][x];
                 pr.step[s][x] = kept;
             }
     ck_assert_int_gt(refusals, n / 2);
+}
+END_TEST
+
+static void leave_deps_out(const char *flags)
+{
+    struct program pr = { 0 };
+    struct job j;
+    struct diag d;
+    int n = 0, races = 0;
+    struct unroll *u = build_real(&pr, &j, flags);
+    for (int s = 0; s < pr.n_stage; s++)
+        for (int i = 0; i < u[s].n_item; i += 7)
+            for (int k = 0; k < u[s].item[i].n_dep; k++, n++) {
+                const struct item kept = u[s].item[i];
+                int32_t *dep = &u[s].dep[kept.dep];
+                const int32_t left_out = dep[k];
+                dep[k] = dep[kept.n_dep - 1];
+                u[s].item[i].n_dep--;
+                ck_assert_int_eq(unroll_check(u, &pr, 0, &d), ERR_NO);
+                races += strstr(d.text, "does not wait for") != NULL;
+                dep[k] = left_out;
+                u[s].item[i] = kept;
+            }
+    ck_assert_int_gt(n, 10);
+    ck_assert_int_gt(races, n / 2);
+    ck_assert_int_eq(unroll_check(u, &pr, 0, &d), OK);
+}
+
+/* Whatever dep is left out, of any item, is told: each orders two uses, the lead window or the host. */
+START_TEST(any_missing_dep)
+{
+    leave_deps_out("gpus 4 pp 2 ep 2 gbs 4");
+    leave_deps_out("gpus 4 pp 2 vpp 2 ep 2 gbs 8 schedule fwd-bwd");
+    leave_deps_out("gpus 8 tp 2 cp 2 etp 2 gbs 8 recompute full");
 }
 END_TEST
 
@@ -285,6 +320,7 @@ int main(void)
         every_schedule_passes, swapped_steps, backward_too_soon, missing_send, missing_read,
         gradient_not_zeroed, ring_is_named, long_ring, unequal_world, two_streams, short_buffers,
         real_programs_pass, any_missing_read, any_swapped_steps,
+        any_missing_dep,
     };
     return test_main("unroll_check", tests, LEN(tests), 600);
 }
