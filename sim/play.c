@@ -377,30 +377,39 @@ double play_stage_s(const struct play *p, int stage)
 
 /* ---- a stage again, op by op ---- */
 
-int play_stage_items(const struct play *p, int stage)
+static int longest_pass(const struct program *pr)
 {
     int n = 0;
-    for (int k = 0; k < p->c->pr->n_step[stage]; k++) n += pass_at(p, stage, k)->n;
+    for (int i = 0; i < pr->n_pass; i++) n = pr->pass[i].n > n ? pr->pass[i].n : n;
     return n;
 }
 
-void play_replay(struct play_mark *mark, struct play *p, int stage)
+static void replay_step(struct play_mark *mark, struct play *p, int stage, struct play_cursor *k)
 {
     const struct program *pr = p->c->pr;
+    const struct pass *pass = pass_at(p, stage, k->step);
+    for (int i = 0; i < pass->n; i++, mark++) {
+        const int op = pr->order[pass->first + i];
+        *mark = (struct play_mark){ .step = k->step, .op = op,
+                                    .micro = micro_of(&pr->step[stage][k->step], &pr->op[op]) };
+        mark_op(p, stage, k, op, mark);
+        take_op(p, stage, k, mark);
+    }
+}
+
+void play_replay(struct play *p, int stage, play_take *take, void *to)
+{
+    const struct program *pr = p->c->pr;
+    struct arena scratch = { 0 };
+    struct play_mark *mark = arena_alloc(&scratch, (size_t)longest_pass(pr) * sizeof *mark);
     struct play_stage *s = &p->stage[stage];
-    struct play_cursor k = { 0 };
     memset(s->state, 0, sizeof s->state);
     memset(s->met, 0, sizeof s->met);
     s->read_s = 0;
     for (int i = 0; i < p->c->flow.n_key; i++) p->slot[i] = (struct play_slot){ 0, 0, -2 };
-    for (; k.step < pr->n_step[stage]; cursor_next(&k, price_at(p, stage, k.step))) {
-        const struct pass *pass = pass_at(p, stage, k.step);
-        for (int i = 0; i < pass->n; i++, mark++) {
-            const int op = pr->order[pass->first + i];
-            *mark = (struct play_mark){ .step = k.step, .op = op,
-                                        .micro = micro_of(&pr->step[stage][k.step], &pr->op[op]) };
-            mark_op(p, stage, &k, op, mark);
-            take_op(p, stage, &k, mark);
-        }
+    for (struct play_cursor k = { 0 }; k.step < pr->n_step[stage]; cursor_next(&k, price_at(p, stage, k.step))) {
+        replay_step(mark, p, stage, &k);
+        take(to, mark, pass_at(p, stage, k.step)->n, window_s(p, stage, k.step + 1));
     }
+    arena_free(&scratch);
 }

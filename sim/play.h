@@ -45,8 +45,9 @@ double play_stage_s(const struct play *p, int stage);
 /* One op that happened: `ready_s` when its stream was free, its deps done and the host not waiting for earlier
  * ops; t0_s that or its issue; meet_s the latest t0 of those it meets on other stages (t0_s: it meets none). */
 struct play_mark { int32_t step, op, micro; double ready_s, t0_s, meet_s, t1_s; };
-int play_stage_items(const struct play *p, int stage);
-/* The stage op by op, in list order, against the meetings of play_run: play_stage_items marks. */
-void play_replay(struct play_mark *mark, struct play *p, int stage);
+/* Takes the n marks of one step; no mark of a later step is ready before final_s. */
+typedef void play_take(void *to, const struct play_mark *mark, int n, double final_s);
+/* The stage op by op, in list order, against the meetings of play_run, handed over step by step. */
+void play_replay(struct play *p, int stage, play_take *take, void *to);
 
 #endif

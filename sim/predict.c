@@ -164,12 +164,7 @@ static void time_of(struct predict *r, const struct cost *c, const double *op_s,
     const int played = play_run(&p, &scratch, c, op_s, price);
     sim_result_of(&step, &scratch, &p, played);
     r->step_s = step.step_s;
-    if (played) {
-        const int n = play_stage_items(&p, step.last_stage);
-        struct play_mark *mark = arena_alloc(&scratch, (size_t)n * sizeof *mark);
-        play_replay(mark, &p, step.last_stage);
-        sim_account_marks(&r->lines, c, mark, n);
-    }
+    if (played) sim_account_replay(&r->lines, &p, step.last_stage);
     arena_free(&scratch);
 }
 

@@ -42,7 +42,7 @@ struct sim_lines {
 };
 /* From spans: those of `stage`'s last-finishing rank in `t` (sorted; class or all ranks). `u`: all stages. */
 void sim_account(struct sim_lines *l, const struct cost *c, const struct unroll *u, const struct trace *t, int stage);
-/* From the marks of a replayed stage; the same lines without a trace. */
-void sim_account_marks(struct sim_lines *l, const struct cost *c, const struct play_mark *mark, int n);
+/* From a replay of a stage that has been played; the same lines without a trace. */
+void sim_account_replay(struct sim_lines *l, struct play *p, int stage);
 
 #endif

@@ -10,8 +10,9 @@ enum { LINE_OPTIMIZER, LINE_COMPUTE, LINE_GROUP, LINE_HOST = LINE_GROUP + GROUP_
 
 /* ---- one stream's segments ---- */
 
-/* A stream's place in its list: mark `at`, of it segment `part` (before ready, until issued, until met, running). */
-struct row { const int32_t *at; int32_t n, part, line; double end_s; };
+/* A stream's marks that are not over, and its place in the first: segment `part` (before ready, until issued, until met,
+ * running). */
+struct row { struct play_mark *mark; int32_t head, n, cap, part, line; double end_s; };
 
 static int line_of_op(const struct op *o)
 {
@@ -22,16 +23,16 @@ static int line_of_op(const struct op *o)
     }
 }
 
-/* The next segment of the row. Past its last mark a row is nothing for ever. */
-static void row_next(struct row *r, const struct program *pr, const struct play_mark *mark)
+/* The next segment of the row. Past its last mark a row is nothing until another comes. */
+static void row_next(struct row *r, const struct program *pr)
 {
-    if (r->part == 4) r->part = 0, r->at++, r->n--;
-    if (r->n == 0) {
+    if (r->part == 4) r->part = 0, r->head++;
+    if (r->head == r->n) {
         r->line = LINE_NONE;
         r->end_s = INFINITY;
         return;
     }
-    const struct play_mark *m = &mark[*r->at];
+    const struct play_mark *m = &r->mark[r->head];
     switch (r->part++) {
     case 0: r->line = LINE_NONE, r->end_s = m->ready_s; break;
     case 1: r->line = LINE_HOST, r->end_s = m->t0_s; break;
@@ -40,97 +41,115 @@ static void row_next(struct row *r, const struct program *pr, const struct play_
     }
 }
 
+static void row_take(struct row *r, struct arena *a, const struct program *pr, const struct play_mark *m)
+{
+    const int idle = r->head == r->n;
+    if (r->n == r->cap && r->head > 0) {
+        memmove(r->mark, r->mark + r->head, (size_t)(r->n - r->head) * sizeof *r->mark);
+        r->n -= r->head;
+        r->head = 0;
+    }
+    if (r->n == r->cap) {
+        const int32_t more = r->cap ? 2 * r->cap : 64;
+        r->mark = arena_grow(a, r->mark, (size_t)r->cap, (size_t)more, sizeof *r->mark);
+        r->cap = more;
+    }
+    r->mark[r->n++] = *m;
+    if (idle) row_next(r, pr);
+}
+
 /* ---- all streams together ---- */
 
-struct rows { struct row row[STREAM_COUNT]; int32_t n; };
+/* The account so far: every instant before now_s has its line. */
+struct account {
+    struct sim_lines *l;
+    const struct cost *c;
+    struct arena scratch;
+    struct row row[STREAM_COUNT];
+    double now_s, line_s[LINE_COUNT];
+    int32_t *times;                 /* by op: how often it happened */
+};
 
-/* Streams that have ops, compute first; `list` becomes their marks, stream by stream. */
-static void rows_open(struct rows *x, int32_t *list, const struct program *pr, const struct play_mark *mark, int n)
+static void account_open(struct account *x, struct sim_lines *l, const struct cost *c)
 {
-    int32_t count[STREAM_COUNT] = { 0 }, *fill[STREAM_COUNT];
-    x->n = 0;
-    for (int i = 0; i < n; i++) count[pr->op[mark[i].op].stream]++;
-    for (int s = 0; s < STREAM_COUNT; list += count[s++]) {
-        fill[s] = list;
-        if (count[s]) x->row[x->n++] = (struct row){ .at = list, .n = count[s] };
-    }
-    for (int i = 0; i < n; i++) *fill[pr->op[mark[i].op].stream]++ = i;
-    for (int i = 0; i < x->n; i++) row_next(&x->row[i], pr, mark);
+    *l = (struct sim_lines){ 0 };
+    *x = (struct account){ .l = l, .c = c };
+    x->times = arena_alloc(&x->scratch, (size_t)c->pr->n_op * sizeof *x->times);
+    for (int s = 0; s < STREAM_COUNT; s++) row_next(&x->row[s], c->pr);
 }
 
-static void rows_pass(struct rows *x, const struct program *pr, const struct play_mark *mark, double t_s)
-{
-    for (int i = 0; i < x->n; i++)
-        while (x->row[i].end_s <= t_s) row_next(&x->row[i], pr, mark);
-}
-
-/* Nothing comes before what computes, so other streams' segments need no look while it runs. */
-static double rows_until(int *line, const struct rows *x, double end_s)
+/* The line of now_s and until when it stays so. Nothing comes before what computes, so other streams' segments need no
+ * look while it runs. */
+static double rows_until(int *line, const struct account *x, double end_s)
 {
     *line = LINE_NONE;
-    for (int i = 0; i < x->n; i++) {
-        if (x->row[i].line <= LINE_COMPUTE) {
-            *line = x->row[i].line;
-            return x->row[i].end_s;
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        const struct row *r = &x->row[s];
+        if (r->line <= LINE_COMPUTE) {
+            *line = r->line;
+            return fmin(end_s, r->end_s);
         }
-        if (x->row[i].line < *line) *line = x->row[i].line;
-        end_s = fmin(end_s, x->row[i].end_s);
+        if (r->line < *line) *line = r->line;
+        end_s = fmin(end_s, r->end_s);
     }
     return end_s;
 }
 
-static void account_instants(double line_s[LINE_COUNT], const struct program *pr,
-                             const struct play_mark *mark, int n, double end_s)
+/* Books every instant up to `until_s`: no mark that comes later may begin before it. */
+static void account_until(struct account *x, double until_s)
 {
-    struct arena scratch = { 0 };
-    struct rows x;
-    rows_open(&x, arena_alloc(&scratch, (size_t)n * sizeof(int32_t)), pr, mark, n);
-    for (double now_s = 0; now_s < end_s;) {
+    while (x->now_s < until_s) {
         int line;
-        rows_pass(&x, pr, mark, now_s);
-        const double next_s = rows_until(&line, &x, end_s);
-        line_s[line] += next_s - now_s;
-        now_s = next_s;
+        for (int s = 0; s < STREAM_COUNT; s++)
+            while (x->row[s].end_s <= x->now_s) row_next(&x->row[s], x->c->pr);
+        const double next_s = rows_until(&line, x, until_s);
+        x->line_s[line] += next_s - x->now_s;
+        x->now_s = next_s;
     }
-    arena_free(&scratch);
 }
 
-/* ---- sums ---- */
-
-static void account_ops(struct sim_lines *l, const struct cost *c, const struct play_mark *mark, int n)
+static void account_take(void *account, const struct play_mark *mark, int n, double final_s)
 {
-    const struct program *pr = c->pr;
-    struct arena scratch = { 0 };
-    int32_t *times = arena_alloc(&scratch, (size_t)pr->n_op * sizeof *times);
+    struct account *x = account;
+    const struct program *pr = x->c->pr;
     for (int i = 0; i < n; i++) {
         const struct op *o = &pr->op[mark[i].op];
         const double took_s = mark[i].t1_s - mark[i].meet_s;
-        times[mark[i].op]++;
-        l->kind_n[o->kind]++;
-        l->kind_s[o->kind] += took_s;
-        if (line_of_op(o) >= LINE_GROUP) l->group_total_s[o->group] += took_s;
+        row_take(&x->row[o->stream], &x->scratch, pr, &mark[i]);
+        x->times[mark[i].op]++;
+        x->l->step_s = fmax(x->l->step_s, mark[i].t1_s);
+        x->l->kind_n[o->kind]++;
+        x->l->kind_s[o->kind] += took_s;
+        if (line_of_op(o) >= LINE_GROUP) x->l->group_total_s[o->group] += took_s;
     }
-    for (int i = 1; i < pr->n_op; i++) {
-        const struct op *o = &pr->op[i];
-        if (times[i] == 0 || line_of_op(o) < LINE_GROUP || o->kind == OP_RECV) continue;
-        l->group_B[o->group] += times[i] * op_work(pr, o, pr->even).wire_B;
-    }
-    arena_free(&scratch);
+    account_until(x, final_s);
 }
 
-void sim_account_marks(struct sim_lines *l, const struct cost *c, const struct play_mark *mark, int n)
+static void account_close(struct account *x)
 {
-    double line_s[LINE_COUNT] = { 0 };
-    *l = (struct sim_lines){ 0 };
-    for (int i = 0; i < n; i++) l->step_s = fmax(l->step_s, mark[i].t1_s);
-    account_instants(line_s, c->pr, mark, n, l->step_s);
-    l->optimizer_s = line_s[LINE_OPTIMIZER];
-    l->compute_s = line_s[LINE_COMPUTE];
-    memcpy(l->exposed_s, &line_s[LINE_GROUP], sizeof l->exposed_s);
-    l->host_s = line_s[LINE_HOST];
-    l->bubble_s = line_s[LINE_WAIT];
-    l->unaccounted_s = line_s[LINE_NONE];
-    account_ops(l, c, mark, n);
+    struct sim_lines *l = x->l;
+    const struct program *pr = x->c->pr;
+    account_until(x, l->step_s);
+    l->optimizer_s = x->line_s[LINE_OPTIMIZER];
+    l->compute_s = x->line_s[LINE_COMPUTE];
+    memcpy(l->exposed_s, &x->line_s[LINE_GROUP], sizeof l->exposed_s);
+    l->host_s = x->line_s[LINE_HOST];
+    l->bubble_s = x->line_s[LINE_WAIT];
+    l->unaccounted_s = x->line_s[LINE_NONE];
+    for (int i = 1; i < pr->n_op; i++) {
+        const struct op *o = &pr->op[i];
+        if (x->times[i] == 0 || line_of_op(o) < LINE_GROUP || o->kind == OP_RECV) continue;
+        l->group_B[o->group] += x->times[i] * op_work(pr, o, pr->even).wire_B;
+    }
+    arena_free(&x->scratch);
+}
+
+void sim_account_replay(struct sim_lines *l, struct play *p, int stage)
+{
+    struct account x;
+    account_open(&x, l, p->c);
+    play_replay(p, stage, account_take, &x);
+    account_close(&x);
 }
 
 /* ---- from a trace ---- */
@@ -201,6 +220,9 @@ void sim_account(struct sim_lines *l, const struct cost *c, const struct unroll 
     struct play_mark *mark = arena_alloc(&scratch, (size_t)u[stage].n_item * sizeof *mark);
     trace_waits(wait_ns, t, c->pr, c->job, u);
     const int n = marks_from_trace(mark, c, &u[stage], t, wait_ns, rank);
-    sim_account_marks(l, c, mark, n);
+    struct account x;
+    account_open(&x, l, c);
+    account_take(&x, mark, n, 0);
+    account_close(&x);
     arena_free(&scratch);
 }

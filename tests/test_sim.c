@@ -228,10 +228,7 @@ static void replayed_lines(struct sim_lines *l, const struct both *b, struct are
 {
     struct play p;
     ck_assert(play_run(&p, a, &b->c, b->op_s, b->price));
-    const int n = play_stage_items(&p, stage);
-    struct play_mark *mark = arena_alloc(a, (size_t)n * sizeof *mark);
-    play_replay(mark, &p, stage);
-    sim_account_marks(l, &b->c, mark, n);
+    sim_account_replay(l, &p, stage);
 }
 
 /* The lines of a step sum to it, leave nothing over, and are the same from a replay as from a trace. */
