@@ -1,6 +1,7 @@
 /* Puts the blocks of every chunk together: forward, backward, reduction; then each stage's optimizer; then schedules. */
 #include "models/build.h"
 #include "models/sched.h"
+#include "models/spread.h"
 
 enum { FIRST_CAPACITY = 256 };
 
@@ -38,6 +39,7 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
                             .topk = j->model.topk, .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) }, .round_B = (int32_t)j->stack.alloc_round_B,
                             .arena = a };
     for (int g = 0; g < GROUP_COUNT; g++) pr->group_size[g] = fold_size(j, (enum group)g);
+    pr->targets = spread_targets(&j->model, p->ep) * p->etp;
     struct build b = { .pr = pr, .arena = a, .j = j, .layer = -1, .recipe = recipe_of(p->precision),
                        .act = (enum dtype)recipe_of(p->precision)->act,
                        .tok = plan_tokens(p), .tok_sp = plan_tokens_sp(p) };

@@ -1,6 +1,7 @@
 /* The MoE half of a layer: router, permute, dispatch, (etp gather), grouped GEMMs with the routing weight applied in the
  * activation, combine, unpermute; the shared expert on this rank's own tokens. Combine's gradient is a dispatch, so both
- * halves share the walks to and fro (emit_to_experts, emit_to_tokens). */
+ * halves share the walks to and fro (emit_to_experts, emit_to_tokens). Dispatchers that send whole tokens (emit_tokens.c)
+ * neither permute before nor unpermute after. */
 #include "models/build.h"
 
 struct moe_w build_moe_weights(struct build *b)
@@ -46,11 +47,12 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     const int again = build_recomputes(b, RECOMPUTE_MOE) || build_recomputes(b, RECOMPUTE_FULL);
     if (b->j->stack.router_lists && (!again || b->flags & OP_RECOMPUTE))
         k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
-    k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
-    if (k->to.count == mine) return;
+    if (emit_by_tokens(b)) emit_tokens_plan(b, &k->to, mine);
+    else k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
+    if (k->to.count == mine && !k->to.map) return;
     k->to.size = emit_buf(b, 2, 1, DT_I32);
     struct op *sizes = emit(b, OP_SIZES, STREAM_COMPUTE, GROUP_NONE,
-                            (struct io){ .write = { k->to.size }, .read = { k->to.count } });
+                            (struct io){ .write = { k->to.size }, .read = { k->to.map ? k->to.map : k->to.count } });
     if (b->j->stack.host_reads) sizes->flags |= OP_HOST_READS;
 }
 
@@ -68,11 +70,52 @@ static int unpermute(struct build *b, int x, int perm, int residual)
     return y;
 }
 
+/* ---- tokens to experts and back, by either kind of dispatcher ---- */
+
+static int to_send(struct build *b, int x, const struct route *to)
+{
+    return emit_by_tokens(b) ? x : permute(b, x, to->perm);
+}
+
+/* prob: of every row sent, then of every row received; NULL: rows alone. */
+static int send(struct build *b, int x, const struct route *to, int *prob)
+{
+    if (emit_by_tokens(b)) return emit_tokens_out(b, x, to, prob);
+    const int y = emit_to_experts(b, x, to);
+    if (prob) *prob = emit_to_experts(b, *prob, to);
+    return y;
+}
+
+static int send_back(struct build *b, int x, const struct route *to, int *prob)
+{
+    if (emit_by_tokens(b)) return emit_tokens_back(b, x, to, prob);
+    const int y = emit_to_tokens(b, x, to);
+    if (prob) *prob = emit_to_tokens(b, *prob, to);
+    return y;
+}
+
+/* What came back, as tokens; plus `residual` unless it is 0. */
+static int as_tokens(struct build *b, int x, const struct route *to, int residual)
+{
+    if (!emit_by_tokens(b)) return unpermute(b, x, to->perm, residual);
+    return residual ? emit_add(b, x, residual) : x;
+}
+
+/* ---- forward ---- */
+
 /* The residual and the shared expert's output, which every token gets. */
 static int shared(struct build *b, const struct moe_w *w, struct moe_kept *k)
 {
     if (!w->shared.fc1.w) return k->x;
     return emit_add(b, k->x, build_mlp_inner_fwd(b, &w->shared, k->n, &k->shared));
+}
+
+static int moves_rows(enum op_kind k)
+{
+    switch (k) {
+    case OP_PERMUTE: case OP_DISPATCH: case OP_UNSORT: case OP_COMBINE: case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: return 1;
+    default: return 0;
+    }
 }
 
 /* Rows in every order that tokens took since op `first`: permuted, dispatched, sorted back, combined. The layer's forward
@@ -82,17 +125,16 @@ static void hold_rows(struct build *b, int first)
     int x[4] = { 0 }, n = 0;
     for (int i = first; i < b->pr->n_op && n < LEN(x); i++) {
         const struct op *o = &b->pr->op[i];
-        const int there = o->kind == OP_PERMUTE || o->kind == OP_DISPATCH;
-        const int back = o->kind == OP_UNSORT || o->kind == OP_COMBINE;
-        if ((there || back) && b->pr->buf[o->io.write[0]].cols == model_expert_in(&b->j->model)) x[n++] = o->io.write[0];
+        if (moves_rows((enum op_kind)o->kind) && b->pr->buf[o->io.write[0]].cols == model_expert_in(&b->j->model))
+            x[n++] = o->io.write[0];
     }
     emit_hold(b, x[0], x[1], x[2], x[3]);
 }
 
 /* Latent experts (arXiv 2603.07685, section 7.3): tokens go narrow before they are sent, and wide again when they are back. */
-static int from_latent(struct build *b, const struct moe_w *w, int base, struct moe_kept *k)
+static int from_latent(struct build *b, const struct moe_w *w, int base, int back, struct moe_kept *k)
 {
-    k->latent = unpermute(b, k->back, k->to.perm, 0);
+    k->latent = as_tokens(b, back, &k->to, 0);
     return emit_add(b, base, emit_gemm(b, k->latent, w->up));
 }
 
@@ -106,8 +148,8 @@ static int to_latent_bwd(struct build *b, const struct moe_w *w, int dy, const s
 
 static int from_latent_bwd(struct build *b, const struct moe_w *w, int drows, int dn_shared, int n, const struct moe_kept *k)
 {
-    if (!w->down.w) return unpermute(b, drows, k->to.perm, dn_shared);
-    const int dlatent = unpermute(b, drows, k->to.perm, 0), dn = emit_dgrad(b, dlatent, w->down);
+    if (!w->down.w) return as_tokens(b, drows, &k->to, dn_shared);
+    const int dlatent = as_tokens(b, drows, &k->to, 0), dn = emit_dgrad(b, dlatent, w->down);
     emit_wgrad(b, n, dlatent, w->down);
     return dn_shared ? emit_add(b, dn, dn_shared) : dn;
 }
@@ -119,19 +161,20 @@ static int experts_fwd(struct build *b, const struct moe_w *w, struct moe_kept *
     const int first = b->pr->n_op;
     route(b, w, k);
     int base = b->j->stack.moe_overlap ? 0 : shared(b, w, k);
-    const int from = m->moe_latent ? emit_gemm(b, k->n, w->down) : k->n, send = permute(b, from, k->to.perm);
+    const int from = m->moe_latent ? emit_gemm(b, k->n, w->down) : k->n, x_send = to_send(b, from, &k->to);
     b->part++;
-    k->rows = emit_to_experts(b, send, &k->to);
-    k->prob = emit_to_experts(b, k->to.prob, &k->to);
+    k->prob = k->to.prob;
+    k->rows = send(b, x_send, &k->to, &k->prob);
     if (!base) base = shared(b, w, k);
     b->part++;
     k->fc1 = emit_grouped_gemm(b, k->rows, w->routed.fc1, k->to.count, model_up(m) * m->expert_ffn / b->j->plan.etp);
     k->act = emit_act(b, k->fc1, k->prob);
     const int y = emit_grouped_gemm(b, k->act, w->routed.fc2, k->to.count, model_expert_in(m));
     b->part++;
-    k->back = emit_to_tokens(b, y, &k->to);
+    const int back = send_back(b, y, &k->to, NULL);
+    k->back = emit_by_tokens(b) ? y : back;
     if (b->j->stack.hold_moe_rows == HOLD_ROWS_COMBINED) hold_rows(b, first);
-    const int out = m->moe_latent ? from_latent(b, w, base, k) : unpermute(b, k->back, k->to.perm, base);
+    const int out = m->moe_latent ? from_latent(b, w, base, back, k) : as_tokens(b, back, &k->to, base);
     if (b->j->stack.hold_moe_rows == HOLD_ROWS_WHOLE) hold_rows(b, first);
     b->part++;
     return out;
@@ -214,21 +257,20 @@ int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct m
     const int moe = moe_again(b, w, &again);
     const struct moe_kept *k = &again;
     if (b->j->stack.keep_fc2) emit_hold(b, k->back, 0, 0, 0);   /* gradient of the probabilities */
-    const int dsend = permute(b, to_latent_bwd(b, w, dy, k), k->to.perm);
+    const int dsend = to_send(b, to_latent_bwd(b, w, dy, k), &k->to);
     b->part++;
-    const int d = emit_to_experts(b, dsend, &k->to);
+    const int d = send(b, dsend, &k->to, NULL);
     const int n = moe ? k->n : build_norm_again(b, k->x, w->norm, k->n, 0);
     int dn_shared = overlap ? shared_bwd(b, w, dy, n, k) : 0;
     b->part++;
     experts_bwd(b, w, k, d, &drows, &dprob, &dfc1);
     if (!overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->routed.fc1, k->to.count);
     b->part++;
-    const int drows_tok = emit_to_tokens(b, drows, &k->to);
-    const int dprob_tok = emit_to_tokens(b, dprob, &k->to);
+    const int drows_tok = send_back(b, drows, &k->to, &dprob);
     if (overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->routed.fc1, k->to.count);
     b->part++;
     if (!overlap) dn_shared = shared_bwd(b, w, dy, n, k);
     const int dn_routed = from_latent_bwd(b, w, drows_tok, dn_shared, n, k);
-    const int dn_router = route_bwd(b, w, k, n, dprob_tok);
+    const int dn_router = route_bwd(b, w, k, n, dprob);
     return emit_norm_bwd(b, k->x, w->norm, emit_add(b, dn_routed, dn_router), dy);
 }

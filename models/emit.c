@@ -228,8 +228,7 @@ void emit_grouped_wgrad(struct build *b, int x, int dy, struct weight w, int cou
         OP_WEIGHT_GRAD;
 }
 
-/* A routed buffer: `at` 0 after dispatch, 1 after the etp gather. */
-static int routed(struct build *b, int like, const struct route *r, int at)
+int emit_routed(struct build *b, int like, const struct route *r, int at)
 {
     const int y = emit_buf(b, plan_capacity_rows(b->j, at), b->pr->buf[like].cols, (enum dtype)b->pr->buf[like].dtype);
     b->pr->buf[y].size = r->size;
@@ -244,7 +243,7 @@ static int needs_sort(const struct build *b)
 }
 
 /* Rows of each expert up to what blocks of scales need (Megatron-LM moe_utils.py, padding fused into the permute). */
-static void pad(struct build *b, int x)
+void emit_pad(struct build *b, int x)
 {
     struct buf *p = &b->pr->buf[x];
     if (b->recipe->pad == 1 || !emit_is_low(b)) return;
@@ -258,12 +257,12 @@ int emit_to_experts(struct build *b, int x, const struct route *r)
 {
     const int *size = b->pr->group_size;
     if (size[GROUP_EP] > 1) {
-        const int y = routed(b, x, r, 0);
+        const int y = emit_routed(b, x, r, 0);
         emit(b, OP_DISPATCH, STREAM_EP, GROUP_EP, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
     if (size[GROUP_ETP] > 1) {
-        const int y = routed(b, x, r, 1);
+        const int y = emit_routed(b, x, r, 1);
         emit(b, OP_GATHER_V, STREAM_EP, GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
@@ -272,7 +271,7 @@ int emit_to_experts(struct build *b, int x, const struct route *r)
         compute(b, OP_SORT, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
-    if (x != r->prob) pad(b, x);
+    if (x != r->prob) emit_pad(b, x);
     return x;
 }
 
@@ -282,12 +281,12 @@ int emit_to_tokens(struct build *b, int x, const struct route *r)
     const enum dtype t = (enum dtype)b->pr->buf[x].dtype;
     const int64_t sent = b->pr->buf[r->perm].rows;
     if (needs_sort(b)) {
-        const int y = routed(b, x, r, b->pr->buf[x].size_at);
+        const int y = emit_routed(b, x, r, b->pr->buf[x].size_at);
         compute(b, OP_UNSORT, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
     if (size[GROUP_ETP] > 1) {
-        const int y = size[GROUP_EP] > 1 ? routed(b, x, r, 0) : emit_buf(b, sent, cols, t);
+        const int y = size[GROUP_EP] > 1 ? emit_routed(b, x, r, 0) : emit_buf(b, sent, cols, t);
         emit(b, OP_SCATTER_V, STREAM_EP, GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }

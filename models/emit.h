@@ -71,12 +71,24 @@ void emit_quantize_weights(struct build *b);            /* of the current stage,
 /* Ops [from, to), all that a chunk has: those that make copies no longer write what only the copies' readers wanted. */
 void emit_copy_settle(struct build *b, int from, int to);
 /* ---- routed ---- */
-struct route { int perm, count, size, prob; };  /* who goes where; prob in sent order. size 0: rows are static */
+/* Who goes where; prob in sent order. size 0: rows are static; map: of all ranks' tokens, where a dispatcher needs it. */
+struct route { int perm, count, size, prob, map; };
 int  emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols);
 int  emit_grouped_dgrad(struct build *b, int dy, struct weight w, int count, int cols);
 void emit_grouped_wgrad(struct build *b, int x, int dy, struct weight w, int count);
 int  emit_to_experts(struct build *b, int x, const struct route *r);    /* dispatch, gather over etp, sort by expert */
 int  emit_to_tokens(struct build *b, int x, const struct route *r);     /* the way back                              */
+/* A routed buffer with the columns of `like`: `at` 0 after dispatch, 1 after the etp gather. emit_pad: its rows of each expert
+ * up to what blocks of scales need. */
+int  emit_routed(struct build *b, int like, const struct route *r, int at);
+void emit_pad(struct build *b, int x);
+/* ---- the same by dispatchers that send whole tokens (emit_tokens.c) ---- */
+int  emit_by_tokens(const struct build *b);                 /* the plan has one, and ranks to send to */
+/* What ranks tell each other first: sets r->count and r->map from this rank's counts. */
+void emit_tokens_plan(struct build *b, struct route *r, int mine);
+/* Tokens to rows at the experts, and back. prob: in and out, weights that ride along; NULL: none. */
+int  emit_tokens_out(struct build *b, int x, const struct route *r, int *prob);
+int  emit_tokens_back(struct build *b, int x, const struct route *r, int *prob);
 /* ---- between stages ---- */
 int  emit_recv(struct build *b, enum group g);              /* an activation (or its gradient) of the chunk's boundary */
 void emit_send(struct build *b, enum group g, int x);

@@ -172,6 +172,20 @@ static void work_attention(struct work *w, const struct program *pr, const struc
     w->model_flop = o->flags & OP_RECOMPUTE ? 0 : (backward ? 2 : 1) * (qk_flop + pv_flop);
 }
 
+/* Tokens of the rank that sends most, or of the one that receives most (rows are a token's picks, on every etp member), each in
+ * `targets` copies; weights of the picks ride along. rows: those of the local experts. */
+static void work_tokens(struct work *w, const struct program *pr, const struct op *o, const int64_t even[2])
+{
+    const int out = o->kind == OP_DISPATCH_TOKENS, token = out ? o->io.read[0] : o->io.write[0];
+    const int row = out ? o->io.write[0] : o->io.read[0];
+    const double n = pr->group_size[o->group], picks = (double)pr->topk * pr->group_size[GROUP_ETP];
+    const double sent = rows_of(pr, token, even), received = (double)program_rows_bare(pr, row, even) / picks;
+    const double token_B = pr->buf[token].cols * dtype_B((enum dtype)pr->buf[token].dtype) +
+                           (o->io.write[1] ? pr->topk * dtype_B(DT_F32) : 0);
+    w->rows = program_rows(pr, row, even);
+    w->wire_B = (received > sent ? received : sent) * pr->targets * token_B * (n - 1) / n;
+}
+
 static void work_wire(struct work *w, const struct program *pr, const struct op *o, const int64_t even[2])
 {
     const double n = pr->group_size[o->group], share = (n - 1) / n;
@@ -181,6 +195,7 @@ static void work_wire(struct work *w, const struct program *pr, const struct op 
     case OP_GATHER: case OP_GATHER_V: w->wire_B = write_B * share; break;
     case OP_SCATTER: case OP_SCATTER_V: w->wire_B = read_B * share; break;
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP: w->wire_B = read_B * share; break;
+    case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: work_tokens(w, pr, o, even); break;
     case OP_ALL_REDUCE: case OP_ALL_MAX: w->wire_B = 2 * add_B * share; break;
     case OP_GRAD_SCATTER: case OP_PARAM_GATHER: w->wire_B = add_B * share; break;
     case OP_SEND: w->wire_B = read_B; break;

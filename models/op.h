@@ -54,6 +54,11 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(DISPATCH, COMM, "y <- x, count")               /* all-to-all-v over ep; rows go to the rank that holds      \
                                                         their expert */                                           \
     X(COMBINE, COMM, "y <- x, count")                /* all-to-all-v back */                                      \
+    X(DISPATCH_TOKENS, COMM, "y, prob? <- x, count, map?, prob?") /* tokens, once to each rank with experts of theirs,    \
+                                                        then rows sorted by local expert; map: who picks      \
+                                                        whom, of all ranks */                                 \
+    X(COMBINE_TOKENS, COMM, "y, prob? <- x, count, prob?") /* back: a token's rows are summed in each rank, then   \
+                                                        in each NVLink domain, then at home */                \
     X(GATHER_V, COMM, "y <- x, count")               /* members' rows one after the other (etp) */                \
     X(SCATTER_V, COMM, "y <- x, count")              /* the sum over members of my rows (etp) */                  \
     X(GATHER, COMM, "y <- x")                        /* members' rows one after the other */                      \

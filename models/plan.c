@@ -1,6 +1,6 @@
 /* Reads plans: the options, from a file and then from flags, with the defaults that depend on the system, and
  * the three descriptions a plan names. What follows from a plan, and what it may not be, is plan_check.c. */
-#include "models/plan.h"
+#include "models/place.h"
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -259,4 +259,11 @@ char *plan_text(struct arena *a, const struct plan *p)
         text = arena_printf(a, "%s%s: %s\n", text, o->key, shown);
     }
     return text;
+}
+
+int plan_fits_queue(const struct job *j)
+{
+    const struct plan *p = &j->plan;
+    const int queues = j->model.experts > 0 && p->dispatcher != DISPATCHER_ALLTOALL;
+    return !queues || plan_tokens_sp(p) <= PLAN_QUEUE_TOKENS || place_of(j, GROUP_TPEP).domains <= 1;
 }

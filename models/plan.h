@@ -75,6 +75,10 @@ int plan_seq_multiple(const struct plan *p);
 
 static inline int64_t plan_tokens(const struct plan *p) { return (int64_t)p->mbs * p->seq / p->cp; }     /* rank, before SP */
 static inline int64_t plan_tokens_sp(const struct plan *p) { return plan_tokens(p) / p->tp; }
+/* DeepEP and HybridEP keep 3 queue entries a token, and one more, of 65535 when experts are in several NVLink domains; inside one
+ * there is no such limit (case E03). Of a job whose folds and domain_gpus are known. */
+enum { PLAN_QUEUE_TOKENS = (65535 - 1) / 3 };
+int plan_fits_queue(const struct job *j);
 /* Rows of a routed buffer: 0 after dispatch, 1 after the etp gather. Even routing; and capacity (>= even). */
 int64_t plan_even_rows(const struct job *j, int at);
 int64_t plan_capacity_rows(const struct job *j, int at);

@@ -42,7 +42,7 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "vpp", p->vpp, 1, LAYOUT_CHUNKS }, { "mbs", p->mbs, 1, TOKENS },     { "gbs", p->gbs, 1, INT_MAX },
         { "seq", p->seq, 1, TOKENS },       { "vpp-group", p->vpp_group, 1, INT_MAX },
         { "order", p->order, 0, ORDER_TP_CP_EP_PP_DP }, { "schedule", p->schedule, 0, SCHEDULE_FWD_BWD },
-        { "dispatcher", p->dispatcher, 0, DISPATCHER_ALLTOALL }, { "precision", p->precision, 0, PRECISION_COUNT - 1 },
+        { "dispatcher", p->dispatcher, 0, DISPATCHER_HYBRIDEP }, { "precision", p->precision, 0, PRECISION_COUNT - 1 },
         { "grads", p->grads, 0, STATE_BF16 }, { "moments", p->moments, 0, STATE_FP8 },
         { "master", p->master, 0, MASTER_REMAINDER }, { "fp8-param-gather", p->fp8_param_gather, 0, 1 },
         { "high-first", p->high_first, 0, 1000 }, { "high-last", p->high_last, 0, 1000 },
@@ -322,6 +322,19 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
     return OK;
 }
 
+static enum err check_dispatcher(const struct job *j, struct diag *d)
+{
+    const struct plan *p = &j->plan;
+    const char *name = stack_dispatchers[p->dispatcher];
+    if (p->dispatcher != DISPATCHER_ALLTOALL && p->expert_capacity > 0)
+        return fail(d, ERR_CONFIG, "dispatcher %s sends no padding, but expert-capacity is %g: set it to 0, or use dispatcher alltoall",
+                    name, p->expert_capacity);
+    if (plan_fits_queue(j)) return OK;
+    return fail(d, ERR_CONFIG, "dispatcher %s takes %d tokens of a rank at most when ep %d leaves an NVLink domain, but seq %d x mbs "
+                "%d / (tp %d x cp %d) is %lld: lower mbs, raise tp or cp, or use dispatcher alltoall", name, PLAN_QUEUE_TOKENS,
+                p->ep, p->seq, p->mbs, p->tp, p->cp, (long long)plan_tokens_sp(p));
+}
+
 /* Gradients, optimizer state and primary weights beside the precision. */
 static enum err check_states(const struct plan *p, struct diag *d)
 {
@@ -484,5 +497,6 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_capacity(p, m, d));
     TRY(check_stack(p, m, &j->stack, d));
     TRY(check_states(p, d));
+    TRY(check_dispatcher(j, d));
     return check_system(p, &j->system, d);
 }

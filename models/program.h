@@ -71,6 +71,7 @@ struct program {
     int32_t seq, topk;              /* tokens per sequence; of the router                                                     */
     int32_t round_B;                /* an allocation is a multiple of this; 0: exactly its bytes                              */
     int32_t group_size[GROUP_COUNT];
+    double targets;                 /* ranks of a tp-ep group that hold experts of a token, on average (spread.h)             */
     int64_t even[2];                /* rows of routed buffers under even routing                                              */
     uint64_t hash;                  /* of everything above but not of any load                                                */
     struct arena *arena;

@@ -5,7 +5,7 @@
 const char *const stack_schedules[] = { "1f1b", "interleaved", "fwd-bwd", NULL };
 const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", "core_attn", "mlp", "moe",
                                           "shared_experts", "full", NULL };
-const char *const stack_dispatchers[] = { "alltoall", NULL };
+const char *const stack_dispatchers[] = { "alltoall", "deepep", "hybridep", NULL };
 const char *const stack_cp_comms[] = { "allgather", "a2a", NULL };
 static const char *const stack_hold_rows[] = { "none", "combined", "whole", NULL };
 static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-grad", NULL };

@@ -45,6 +45,10 @@ struct exchange {
     int peers, sms, fp8, combine, called;       /* called: through the framework, whose own time counts */
 };
 double cost_exchange_s(const struct system *s, const struct exchange *x);
+/* What a DISPATCH_TOKENS or COMBINE_TOKENS asks of it, without the permute kernel. */
+struct exchange cost_exchange_of(const struct cost *c, const struct op *o, const struct work *w);
+/* Both. */
+double cost_tokens_s(const struct cost *c, const struct op *o, const struct work *w);
 
 /* Whether an op's price is extrapolated: a product or attention larger or smaller than any measured on the system, or
  * of a system on which none was. */

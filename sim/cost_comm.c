@@ -91,6 +91,7 @@ double cost_comm_s(const struct cost *c, const struct op *o, const struct work *
     case OP_SEND: case OP_RECV: return s->kernel_s + p2p_s(s, p, w->wire_B);
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP:    /* the busiest rank's way in or out */
         return s->kernel_s + alltoall_s(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
+    case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: return cost_tokens_s(c, o, w);
     case OP_ALL_REDUCE: case OP_ALL_MAX: return passes_s(s, p, w->wire_B, 2) + allreduce_bytes_s(s, p, w->wire_B);
     default: return passes_s(s, p, w->wire_B, 1) + w->wire_B / ring_B_per_s(s, p);
     }

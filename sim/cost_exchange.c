@@ -3,6 +3,7 @@
  * multiprocessors, of NVLink and of the NIC. The two hops of a token overlap, but not wholly: at two domains,
  * where both take long, HybridEP needs more than the longer and less than their sum. Each peer costs a
  * message, the framework's call around the kernel (metadata, permute) its own time. */
+#include "models/spread.h"
 #include "sim/cost.h"
 #include <math.h>
 
@@ -30,4 +31,37 @@ double cost_exchange_s(const struct system *s, const struct exchange *x)
     const double nvlink_s = x->nvlink_B / nvlink, nic_s = x->nic_B / nic;
     const double call_s = !x->called ? 0 : x->combine ? e->call_s.combine : e->call_s.dispatch;
     return s->kernel_s + x->peers * s->nvlink_latency_s + call_s + hypot(fmax(sm_s, nvlink_s), nic_s);
+}
+
+/* Domains that a token goes to; an etp group that spans several takes it to each. */
+static double domain_targets(const struct cost *c, const struct place *p)
+{
+    const int etp = c->job->plan.etp, ep = c->job->plan.ep;
+    if (etp <= p->in_domain) return spread_targets(&c->job->model, p->domains < ep ? p->domains : ep);
+    return fmin(p->domains, c->pr->targets / p->in_domain);
+}
+
+/* Multiprocessors: Megatron-LM transformer_config.py, moe_deepep_num_sms and moe_hybridep_num_sms. */
+struct exchange cost_exchange_of(const struct cost *c, const struct op *o, const struct work *w)
+{
+    const struct place *p = &c->place[o->group];
+    const int deepep = c->job->plan.dispatcher == DISPATCHER_DEEPEP;
+    struct exchange x = { .kernel = deepep ? EXCHANGE_DEEPEP : EXCHANGE_HYBRIDEP, .sms = deepep ? 20 : 16,
+                          .peers = p->size - 1, .combine = o->kind == OP_COMBINE_TOKENS };
+    x.target_B = w->wire_B * p->size / (p->size - 1);
+    if (p->domains <= 1) {
+        x.nvlink_B = w->wire_B;
+        return x;
+    }
+    x.nvlink_B = x.target_B * (1 - (double)p->domains / p->size);
+    x.nic_B = x.target_B / c->pr->targets * domain_targets(c, p) * (1 - 1.0 / p->domains);
+    return x;
+}
+
+/* The permute kernel reads every token that arrived and writes its rows; going back it adds them up. */
+double cost_tokens_s(const struct cost *c, const struct op *o, const struct work *w)
+{
+    const struct exchange x = cost_exchange_of(c, o, w);
+    const struct work permute = { .read_B = x.combine ? w->read_B : x.target_B, .write_B = x.combine ? x.target_B : w->write_B };
+    return cost_exchange_s(&c->job->system, &x) + cost_memory_s(c, OP_PERMUTE, &permute);
 }

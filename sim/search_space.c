@@ -91,6 +91,20 @@ static int space_orders(const struct search_space *s, const struct search_grid *
     return legal && (differs || asked) ? s->orders : s->orders & ~second;
 }
 
+/* Whether the dispatcher takes a rank's tokens (case E03); only large micro-batches ask where groups sit. */
+static int space_fits_queue(const struct search_space *s, const struct search_grid *g, int mbs, int order)
+{
+    const struct plan *asked = &s->job->plan;
+    if ((int64_t)mbs * asked->seq / g->cp / g->tp <= PLAN_QUEUE_TOKENS) return 1;
+    struct job j = *s->job;
+    struct plan *p = &j.plan;
+    p->tp = g->tp, p->cp = g->cp, p->pp = g->pp, p->etp = g->etp, p->ep = g->ep, p->dp = g->dp, p->edp = g->edp;
+    p->mbs = mbs, p->order = order;
+    if (p->dispatcher < 0) p->dispatcher = j.stack.dispatcher;
+    if (!p->domain_gpus) p->domain_gpus = place_domain_gpus(p->gpus, j.system.domain, j.system.gpus_per_host);
+    return plan_fits_queue(&j);
+}
+
 static int space_micros(const struct search_space *s, const struct search_grid *g, int mbs)
 {
     const int64_t per_step = (int64_t)g->dp * mbs;
@@ -106,7 +120,7 @@ static void space_points(struct search_count *n, const struct search_space *s, c
     for (p.weave = 0; p.weave < 2; p.weave++) {
         if (!s->n_recompute[p.weave] || !space_runs(s, g, p.vpp, n_micro, p.weave)) continue;
         for (p.order = 0; p.order < 2; p.order++) {
-            if (!(orders >> p.order & 1)) continue;
+            if (!(orders >> p.order & 1) || !space_fits_queue(s, g, p.mbs, p.order)) continue;
             if (out) out[n->points] = p;
             n->points++;
             n->plans += s->n_recompute[p.weave];

@@ -5,7 +5,7 @@
  * changes what is trained is the user's. */
 #ifndef SIM_SEARCH_SPACE_H
 #define SIM_SEARCH_SPACE_H
-#include "models/plan.h"
+#include "models/place.h"
 
 /* X(id, why a folding is refused). A refused grid counts under the first that applies. */
 #define SEARCH_RULE_LIST(X)                                                                                 \

@@ -222,6 +222,7 @@ static const char *const jobs[] = {
     "model tiny-moe system host stack moefold gpus 4 pp 2 ep 2 gbs 8 seq 64",
     "model deepseek-v3 system gb200-nvl72 gpus 256 pp 4 ep 64 gbs 256 seq 4096",
     "model qwen3-235b-a22b system h100-sxm gpus 128 tp 4 pp 2 ep 16 gbs 128 seq 4096",
+    "model qwen3-235b-a22b system h100-sxm gpus 128 tp 4 pp 2 ep 16 gbs 128 seq 4096 dispatcher hybridep",
 };
 
 START_TEST(more_work_never_costs_less)

@@ -68,6 +68,8 @@ static const struct { const char *flags; int plans; double time, memory; int sma
     { "model deepseek-v3 system h100-sxm gpus 1024 gbs 2048 seq 4096 split-wgrad 1", 40, 0.90, 0.98, 0 },
     { "model qwen3-30b-a3b system gb200-nvl72 gpus 72 gbs 288 seq 4096", 100, 0.90, 0.98, 0 },
     { "model mixtral-8x7b system h100-sxm gpus 64 gbs 256 seq 8192", 200, 0.90, 0.98, 0 },
+    { "model mixtral-8x7b system h100-sxm gpus 64 gbs 256 seq 16384 dispatcher deepep", 60, 0.90, 0.98, 0 },
+    { "model tiny-moe system h100-sxm gpus 16 gbs 64 seq 256 dispatcher hybridep", 300, 0.60, 0.90, 0 },
     { "model llama3-8b system b200 gpus 32 gbs 128 seq 8192", 200, 0.90, 0.98, 0 },
     { "model tiny-moe system h100-sxm gpus 16 gbs 64 seq 256", 600, 0.60, 0.90, 0 },
     { "model tiny-moe system gb200-nvl72 gpus 8 gbs 32 seq 512 split-wgrad 1", 600, 0.60, 0.90, 0 },

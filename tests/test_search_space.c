@@ -76,6 +76,7 @@ static const char *const small[] = {
     "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 recompute full",
     "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 sp 0",
     "model llama3-8b system h100-sxm gpus 4 gbs 8 seq 16 pp 2",
+    "model tiny-moe system h100-sxm gpus 16 gbs 16 seq 32768 domain-gpus 4 dispatcher deepep",
 };
 
 struct tally { int64_t plans, refused; };

@@ -108,6 +108,8 @@ static const char *const jobs[] = {
     "model deepseek-v3 system gb200-nvl72 gpus 32 pp 4 ep 8 gbs 64 seq 4096 recompute mla_up_proj",
     "model deepseek-v3 system h100-sxm gpus 64 pp 8 vpp 2 ep 8 gbs 128 seq 4096 ep-overlap 1",
     "model llama3-8b system h100-sxm gpus 16 pp 2 tp 4 gbs 32 seq 4096",
+    "model tiny-moe system h100-sxm gpus 16 pp 2 tp 2 etp 2 ep 4 gbs 32 seq 64 dispatcher deepep",
+    "model deepseek-v3 system h100-sxm gpus 64 pp 4 vpp 2 ep 16 gbs 64 seq 4096 ep-overlap 1 dispatcher hybridep",
 };
 
 static void job_both(struct both *b, struct arena *a, const char *flags)

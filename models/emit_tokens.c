@@ -1,0 +1,42 @@
+/* Dispatchers that send whole tokens: nothing is permuted before they go, a token goes once to each rank that holds experts
+ * of it, and arrives as rows sorted by expert; on the way back ranks add up what is one token's. They span etp x ep: a token
+ * goes to every member of its experts' etp groups, so there is no gather over etp (Megatron-LM token_dispatcher.py,
+ * MoEFlexTokenDispatcher). The kernel that permutes is part of the op (hybrid-ep: dispatch_with_permute). */
+#include "models/emit.h"
+
+int emit_by_tokens(const struct build *b)
+{
+    return b->j->plan.dispatcher != DISPATCHER_ALLTOALL && b->pr->group_size[GROUP_TPEP] > 1;
+}
+
+/* DeepEP exchanges counts. HybridEP gathers the routing map, a byte a token and expert (fused_a2a.py, hybrid-ep guide). */
+void emit_tokens_plan(struct build *b, struct route *r, int mine)
+{
+    if (b->j->plan.dispatcher == DISPATCHER_DEEPEP) {
+        r->count = emit_gather(b, GROUP_TPEP, mine);
+        return;
+    }
+    r->count = mine;
+    r->map = emit_gather(b, GROUP_TPEP, emit_taken(b, b->tok_sp, b->j->model.experts, DT_FP8));
+}
+
+int emit_tokens_out(struct build *b, int x, const struct route *r, int *prob)
+{
+    const int at = b->pr->group_size[GROUP_ETP] > 1;
+    const int y = emit_routed(b, x, r, at), weight = prob ? emit_routed(b, *prob, r, at) : 0;
+    emit(b, OP_DISPATCH_TOKENS, STREAM_EP, GROUP_TPEP,
+         (struct io){ .write = { y, weight }, .read = { x, r->count, prob ? r->map : 0, prob ? *prob : 0 } });
+    emit_pad(b, y);
+    if (prob) emit_pad(b, *prob = weight);
+    return y;
+}
+
+int emit_tokens_back(struct build *b, int x, const struct route *r, int *prob)
+{
+    const int y = emit_buf(b, b->tok_sp, b->pr->buf[x].cols, (enum dtype)b->pr->buf[x].dtype);
+    const int weight = prob ? emit_buf(b, b->pr->buf[r->perm].rows, 1, DT_F32) : 0;
+    emit(b, OP_COMBINE_TOKENS, STREAM_EP, GROUP_TPEP,
+         (struct io){ .write = { y, weight }, .read = { x, r->count, prob ? *prob : 0 } });
+    if (prob) *prob = weight;
+    return y;
+}
