@@ -322,17 +322,15 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
     return OK;
 }
 
-static enum err check_dispatcher(const struct job *j, struct diag *d)
+static enum err check_dispatcher(const struct job *j, const struct plan *p, const char *name, struct diag *d)
 {
-    const struct plan *p = &j->plan;
-    const char *name = stack_dispatchers[p->dispatcher];
     if (p->dispatcher != DISPATCHER_ALLTOALL && p->expert_capacity > 0)
-        return fail(d, ERR_CONFIG, "dispatcher %s sends no padding, but expert-capacity is %g: set it to 0, or use dispatcher alltoall",
-                    name, p->expert_capacity);
+        return fail(d, ERR_CONFIG, "dispatcher %s sends no padding, but expert-capacity is %g: set it to 0", name,
+                    p->expert_capacity);
     if (plan_fits_queue(j)) return OK;
-    return fail(d, ERR_CONFIG, "dispatcher %s takes %d tokens of a rank at most when ep %d leaves an NVLink domain, but seq %d x mbs "
-                "%d / (tp %d x cp %d) is %lld: lower mbs, raise tp or cp, or use dispatcher alltoall", name, PLAN_QUEUE_TOKENS,
-                p->ep, p->seq, p->mbs, p->tp, p->cp, (long long)plan_tokens_sp(p));
+    return fail(d, ERR_CONFIG, "dispatcher %s takes %d tokens of a rank at most when ep %d leaves an NVLink domain, but "
+                "seq %d x mbs %d / (tp %d x cp %d) is %lld: lower mbs, raise tp or cp, or use dispatcher alltoall",
+                name, PLAN_QUEUE_TOKENS, p->ep, p->seq, p->mbs, p->tp, p->cp, (long long)plan_tokens_sp(p));
 }
 
 /* Gradients, optimizer state and primary weights beside the precision. */
@@ -497,6 +495,6 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_capacity(p, m, d));
     TRY(check_stack(p, m, &j->stack, d));
     TRY(check_states(p, d));
-    TRY(check_dispatcher(j, d));
+    TRY(check_dispatcher(j, p, stack_dispatchers[p->dispatcher], d));
     return check_system(p, &j->system, d);
 }
