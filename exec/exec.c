@@ -96,7 +96,7 @@ static void exec_collect_trace(struct exec_result *res, struct arena *a, const s
     struct trace *t = &res->trace;
     int64_t n = 0;
     for (int i = 0; i < x->n_rank; i++) n += (int64_t)x->rank[i].u->n_item * x->n_traced;
-    *t = (struct trace){ .head = { .program_hash = x->pr->hash, .source = "measured", .n_rank = x->n_rank,
+    *t = (struct trace){ .head = { .program_hash = program_hash(x->pr), .source = "measured", .n_rank = x->n_rank,
                                    .n_iter = x->n_traced } };
     memcpy(t->head.system, x->j->system.name, sizeof t->head.system);
     t->span = arena_alloc(a, (size_t)n * sizeof *t->span);

@@ -43,6 +43,7 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
     struct build b = { .pr = pr, .arena = a, .j = j, .layer = -1, .recipe = recipe_of(p->precision),
                        .act = (enum dtype)recipe_of(p->precision)->act,
                        .tok = plan_tokens(p), .tok_sp = plan_tokens_sp(p) };
+    for (int k = 0; k < OP_KIND_COUNT; k++) b.arity[k] = op_arity((enum op_kind)k);
     arrays_init(&b);
     metrics_init(&b);
     return b;
@@ -151,7 +152,6 @@ void program_build(struct program *pr, struct arena *a, const struct job *j)
         build_optimizer(&b);
     }
     sched_build(pr, j);
-    pr->hash = program_hash(pr);
 }
 
 void program_build_block(struct program *pr, struct arena *a, const struct job *j, enum block block)

@@ -83,6 +83,10 @@ static enum err cfg_check_text(const char *name, const char *text, size_t n, str
                     " right file?",
                     name, n, CFG_FILE_B);
     while (i < n) {
+        if (text[i] >= ' ' && text[i] < 0x7F) {         /* nearly all */
+            column++, i++;
+            continue;
+        }
         uint32_t code = 0;
         const size_t len = cfg_decode(&code, (const unsigned char *)text + i, n - i);
         if (len == 0)
@@ -117,6 +121,12 @@ static size_t cfg_join_pairs(char *to, const char *text, size_t n)
 {
     size_t i = 0, out = 0;
     while (i < n) {
+        const char *slash = memchr(text + i, '\\', n - i);
+        const size_t plain = slash != NULL ? (size_t)(slash - (text + i)) : n - i;
+        memcpy(to + out, text + i, plain);
+        out += plain;
+        i += plain;
+        if (slash == NULL) break;
         const long high = cfg_escape(text + i, n - i),
                    low = n - i > 6 ? cfg_escape(text + i + 6, n - i - 6) : -1;
         if (high >= 0xD800 && high < 0xDC00 && low >= 0xDC00 && low < 0xE000) {
@@ -126,7 +136,7 @@ static size_t cfg_join_pairs(char *to, const char *text, size_t n)
             out += 10;
             i += 12;
         } else {
-            const size_t len = text[i] == '\\' && i + 1 < n ? 2 : 1;       /* an escaped backslash begins no escape */
+            const size_t len = i + 1 < n ? 2 : 1;       /* an escaped backslash begins no escape */
             memcpy(to + out, text + i, len);
             out += len;
             i += len;
@@ -326,7 +336,7 @@ static int cfg_same_prefix(const char *a, const char *b, size_t n)
 
 int cfg_same_key(const char *a, const char *b)
 {
-    return strlen(a) == strlen(b) && cfg_same_prefix(a, b, strlen(a));
+    return cfg_same_prefix(a, b, SIZE_MAX);
 }
 
 const struct cfg_node *cfg_find(const struct cfg_node *map, const char *key)

@@ -119,16 +119,15 @@ static enum err cfg_set_number(double *x, const struct opt *o, const char *text,
 {
     char lo[48], hi[48], choices[128];
     const char *fault = cfg_number_fault(x, o, text);
+    if (fault == NULL && *x >= o->lo && *x <= o->hi) return OK;
     cfg_choices(choices, sizeof(choices), o);
     const char *or = *choices ? ", or " : "";
     if (fault != NULL)
         return fail(d, ERR_CONFIG, "%s: %s = '%s' %s: write %s%s%s", where, o->key, cfg_shown(text).text,
                     fault, cfg_example(o), or, choices);
-    if (*x < o->lo || *x > o->hi)
-        return fail(d, ERR_CONFIG, "%s: %s = '%s' is out of range: it must lie in %s .. %s%s%s", where,
-                    o->key, cfg_shown(text).text, units_print(lo, sizeof(lo), o->lo, o->unit),
-                    units_print(hi, sizeof(hi), o->hi, o->unit), or, choices);
-    return OK;
+    return fail(d, ERR_CONFIG, "%s: %s = '%s' is out of range: it must lie in %s .. %s%s%s", where, o->key,
+                cfg_shown(text).text, units_print(lo, sizeof(lo), o->lo, o->unit),
+                units_print(hi, sizeof(hi), o->hi, o->unit), or, choices);
 }
 
 /* "a+b+c", in any order, each once; a prefix such as "selective:" may stand before. */
@@ -255,12 +254,15 @@ static enum err cfg_join(char *to, size_t to_B, const struct cfg_fill *f, const 
 static enum err cfg_fill_one(const struct cfg_fill *f, const struct opt *o, const struct cfg_node *v)
 {
     char where[256], joined[512];
-    cfg_where(where, sizeof(where), f->c, v);
     if (v->type == CFG_MAP || (v->type == CFG_LIST && o->type != OPT_SET))
         return cfg_fail(f->d, f->c, v, "%s holds a %s, it needs one value: %s", o->key,
                         v->type == CFG_MAP ? "map" : "list", o->help);
     if (v->type == CFG_LIST) TRY(cfg_join(joined, sizeof(joined), f, v));
-    TRY(cfg_set(f->to, o, v->type == CFG_LIST ? joined : v->text, where, f->d));
+    const char *text = v->type == CFG_LIST ? joined : v->text;
+    if (cfg_set(f->to, o, text, "", f->d) != OK) {          /* once more, with the place, which is rarely needed */
+        cfg_where(where, sizeof(where), f->c, v);
+        return cfg_set(f->to, o, text, where, f->d);
+    }
     f->set[o - f->table] = 1;
     return OK;
 }
@@ -271,8 +273,9 @@ static int cfg_is_prefix(const struct cfg_fill *f, const char *prefix)
     const size_t n = strlen(prefix);
     for (int i = 0; i < f->n_opt; i++) {
         char front[CFG_KEY];
+        if (f->table[i].key[strnlen(f->table[i].key, n)] != '.') continue;
         snprintf(front, sizeof(front), "%.*s", (int)n, f->table[i].key);
-        if (f->table[i].key[strnlen(f->table[i].key, n)] == '.' && cfg_same_key(front, prefix)) return 1;
+        if (cfg_same_key(front, prefix)) return 1;
     }
     return 0;
 }

@@ -37,7 +37,7 @@ struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, st
     struct op *o = &pr->op[pr->n_op++];
     *o = (struct op){ .kind = (uint8_t)k, .stream = (uint8_t)s, .group = (uint8_t)g, .half = (uint8_t)b->half,
                       .flags = (uint8_t)b->flags, .layer = (int16_t)b->layer, .part = (int16_t)b->part, .copies = 1, .io = io };
-    assert(op_io_complete(o));
+    assert(op_io_fits(o, b->arity[k]));
     return o;
 }
 

@@ -30,6 +30,7 @@ struct build {
     const struct recipe *recipe;
     struct copies *copies;              /* cap_buf of them; NULL: products read what they are given */
     int32_t low_weights;
+    struct op_arity arity[OP_KIND_COUNT];
 };
 
 /* ---- buffers of one micro-batch ---- */

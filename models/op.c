@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct { const char *name, *io; enum op_family family; } kinds[] = {
-#define X(id, family, io) { #id, io, FAMILY_##family },
+static const struct { const char *name, *io; } kinds[] = {
+#define X(id, family, io) { #id, io },
     OP_LIST(X)
 #undef X
 };
@@ -26,11 +26,6 @@ const char *op_io_text(enum op_kind k)
     return kinds[k].io;
 }
 
-enum op_family op_family(enum op_kind k)
-{
-    return kinds[k].family;
-}
-
 const char *op_family_name(enum op_family f)
 {
     static const char *const name[] = { "GEMM", "grouped GEMM", "attention", "memory-bound", "communication",
@@ -45,42 +40,43 @@ const char *op_stream_name(enum stream s)
 
 /* ---- arity ---- */
 
-/* Operands that the kind's line names, in order: '+' marks an add, left of the arrow the rest are writes. */
-struct arity { int n, required; };
-
-static void io_arity(struct arity out[3], enum op_kind k)
+/* '+' marks an add, left of the arrow the rest are writes. */
+struct op_arity op_arity(enum op_kind k)
 {
+    struct op_arity a = { 0 };
     int left = 1;
-    memset(out, 0, 3 * sizeof out[0]);
     for (const char *s = kinds[k].io; *s;) {
         const size_t len = strcspn(s, " ,");
         if (len == 2 && !strncmp(s, "<-", 2)) left = 0;
         else if (len > 0) {
             const int optional = memchr(s, '?', len) != NULL, add = memchr(s, '+', len) != NULL;
-            struct arity *a = &out[!left ? ACCESS_READ : add ? ACCESS_ADD : ACCESS_WRITE];
-            a->n++;
-            a->required |= !optional << (a->n - 1);
+            const enum access to = !left ? ACCESS_READ : add ? ACCESS_ADD : ACCESS_WRITE;
+            const int bit = a.named[to] + 1;        /* named bits stand in a row, from the lowest */
+            a.named[to] = (uint8_t)(a.named[to] | bit);
+            if (!optional) a.required[to] = (uint8_t)(a.required[to] | bit);
         }
         s += len;
         s += strspn(s, " ,");
     }
+    return a;
 }
 
-static int operands_match(const int32_t *id, int n, struct arity a)
+static int operands_fit(const int32_t *id, int n, struct op_arity a, enum access access)
 {
-    for (int i = 0; i < n; i++) {
-        if (id[i] && i >= a.n) return 0;
-        if (!id[i] && (a.required >> i & 1)) return 0;
-    }
-    return 1;
+    int there = 0;
+    for (int i = 0; i < n; i++) there |= (id[i] != 0) << i;
+    return !(there & ~a.named[access]) && !(a.required[access] & ~there);
+}
+
+int op_io_fits(const struct op *o, struct op_arity a)
+{
+    return operands_fit(o->io.read, OP_READS, a, ACCESS_READ) && operands_fit(o->io.write, OP_WRITES, a, ACCESS_WRITE) &&
+           operands_fit(o->io.add, OP_ADDS, a, ACCESS_ADD);
 }
 
 int op_io_complete(const struct op *o)
 {
-    struct arity a[3];
-    io_arity(a, (enum op_kind)o->kind);
-    return operands_match(o->io.read, OP_READS, a[ACCESS_READ]) && operands_match(o->io.write, OP_WRITES, a[ACCESS_WRITE]) &&
-           operands_match(o->io.add, OP_ADDS, a[ACCESS_ADD]);
+    return op_io_fits(o, op_arity((enum op_kind)o->kind));
 }
 
 /* ---- uses ---- */

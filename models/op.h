@@ -133,8 +133,20 @@ struct op {
 
 const char *op_name(enum op_kind k);            /* "GROUPED_GEMM" */
 const char *op_io_text(enum op_kind k);         /* the quoted part of its line above */
-enum op_family op_family(enum op_kind k);
-int op_io_complete(const struct op *o);         /* every position of its line that has no `?` is there, and no other */
+static inline enum op_family op_family(enum op_kind k)
+{
+    static const uint8_t family[] = {
+#define X(id, family, io) FAMILY_##family,
+        OP_LIST(X)
+#undef X
+    };
+    return (enum op_family)family[k];
+}
+/* A kind's line, read: by access (below) the positions that it names, and those of them without `?`, bit by bit. */
+struct op_arity { uint8_t named[3], required[3]; };
+struct op_arity op_arity(enum op_kind k);
+int op_io_fits(const struct op *o, struct op_arity a);  /* every position that must be there is, and no unnamed one */
+int op_io_complete(const struct op *o);                 /* it fits its kind's line */
 const char *op_family_name(enum op_family f);
 const char *op_stream_name(enum stream s);
 

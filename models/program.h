@@ -73,7 +73,6 @@ struct program {
     int32_t group_size[GROUP_COUNT];
     double targets;                 /* ranks of a tp-ep group that hold experts of a token, on average (spread.h)             */
     int64_t even[2];                /* rows of routed buffers under even routing                                              */
-    uint64_t hash;                  /* of everything above but not of any load                                                */
     struct arena *arena;
 };
 

@@ -40,10 +40,10 @@ const struct span *trace_find(const struct trace *t, int iter, int rank, int ste
 
 enum err trace_fits(const struct trace *t, const struct program *pr, const struct job *j, struct diag *d)
 {
-    if (t->head.program_hash != pr->hash)
+    if (t->head.program_hash != program_hash(pr))
         return fail(d, ERR_CONFIG,
                     "the trace is of program %016llx, the plan makes program %016llx: not the same plan",
-                    (unsigned long long)t->head.program_hash, (unsigned long long)pr->hash);
+                    (unsigned long long)t->head.program_hash, (unsigned long long)program_hash(pr));
     for (int64_t i = 0; i < t->n; i++) {
         const struct span *s = &t->span[i];
         const int known = s->rank < j->plan.gpus, stage = known ? fold_coord(&j->plan, s->rank).pp : 0;

@@ -9,8 +9,8 @@ enum { MEET_WORLD, MEET_EMBED };
 
 static int meeting_of(const struct op *o)
 {
-    if (op_family((enum op_kind)o->kind) != FAMILY_COMM) return -1;
-    return o->group == GROUP_WORLD ? MEET_WORLD : o->group == GROUP_EMBED ? MEET_EMBED : -1;
+    const int meet = o->group == GROUP_WORLD ? MEET_WORLD : o->group == GROUP_EMBED ? MEET_EMBED : -1;
+    return meet >= 0 && op_family((enum op_kind)o->kind) == FAMILY_COMM ? meet : -1;
 }
 
 static double later(double a, double b)

@@ -78,19 +78,17 @@ static void account_open(struct account *x, struct sim_lines *l, const struct co
     for (int s = 0; s < STREAM_COUNT; s++) row_next(&x->row[s], c->pr);
 }
 
-/* The line of now_s and until when it stays so. Nothing comes before what computes, so other streams' segments need no
- * look while it runs. */
-static double rows_until(int *line, const struct account *x, double end_s)
+/* The line of now_s and until when it stays so. Nothing comes before what computes, so while it runs other streams are
+ * not even walked on. */
+static double rows_until(int *line, struct account *x, double end_s)
 {
     *line = LINE_NONE;
     for (int s = 0; s < STREAM_COUNT; s++) {
-        const struct row *r = &x->row[s];
-        if (r->line <= LINE_COMPUTE) {
-            *line = r->line;
-            return fmin(end_s, r->end_s);
-        }
+        struct row *r = &x->row[s];
+        while (r->end_s <= x->now_s) row_next(r, x->c->pr);
+        if (r->end_s < end_s) end_s = r->end_s;
         if (r->line < *line) *line = r->line;
-        end_s = fmin(end_s, r->end_s);
+        if (r->line <= LINE_COMPUTE) break;
     }
     return end_s;
 }
@@ -100,8 +98,6 @@ static void account_until(struct account *x, double until_s)
 {
     while (x->now_s < until_s) {
         int line;
-        for (int s = 0; s < STREAM_COUNT; s++)
-            while (x->row[s].end_s <= x->now_s) row_next(&x->row[s], x->c->pr);
         const double next_s = rows_until(&line, x, until_s);
         x->line_s[line] += next_s - x->now_s;
         x->now_s = next_s;
@@ -117,7 +113,7 @@ static void account_take(void *account, const struct play_mark *mark, int n, dou
         const double took_s = mark[i].t1_s - mark[i].meet_s;
         row_take(&x->row[o->stream], &x->scratch, pr, &mark[i]);
         x->times[mark[i].op]++;
-        x->l->step_s = fmax(x->l->step_s, mark[i].t1_s);
+        if (mark[i].t1_s > x->l->step_s) x->l->step_s = mark[i].t1_s;
         x->l->kind_n[o->kind]++;
         x->l->kind_s[o->kind] += took_s;
         if (line_of_op(o) >= LINE_GROUP) x->l->group_total_s[o->group] += took_s;

@@ -270,7 +270,7 @@ static void spans_write(struct trace *t, struct arena *a, const struct sweep *s)
 {
     int64_t n = 0;
     for (int i = 0; i < s->n_actor; i++) n += s->u[s->actor[i].stage].n_item;
-    *t = (struct trace){ .head = { .program_hash = s->c->pr->hash, .source = "predicted",
+    *t = (struct trace){ .head = { .program_hash = program_hash(s->c->pr), .source = "predicted",
                                    .n_rank = s->c->job->plan.gpus, .n_iter = 1 } };
     memcpy(t->head.system, s->c->job->system.name, sizeof t->head.system);
     t->span = arena_alloc(a, (size_t)n * sizeof *t->span);

@@ -83,10 +83,10 @@ static enum err read_run(struct compare *c, struct arena *a, const char *dir, st
 
 static enum err check_spans(const struct compare *c, const struct trace *t, const char *path, struct diag *d)
 {
-    if (t->head.program_hash != c->pr.hash)
+    if (t->head.program_hash != program_hash(&c->pr))
         return fail(d, ERR_CONFIG,
                     "%s: is the trace of program %016llx, but plan.yaml makes %016llx; run the plan again", path,
-                    (unsigned long long)t->head.program_hash, (unsigned long long)c->pr.hash);
+                    (unsigned long long)t->head.program_hash, (unsigned long long)program_hash(&c->pr));
     if (t->n < 1 || t->head.n_iter < 1) return fail(d, ERR_CONFIG, "%s: holds no spans", path);
     for (int64_t i = 0; i < t->n; i++) {
         const struct span *s = &t->span[i];
