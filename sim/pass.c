@@ -65,8 +65,9 @@ struct when { double t[PASS_DIM]; };    /* a time: longest path from every entry
 
 /* What a run knows of a buffer. */
 struct slot {
-    struct when wrote, read;            /* completion of the last write, of all reads since */
     int32_t key, first, last;           /* first -1: an edge that no op used */
+    int32_t is_written, is_read;        /* whether these have been: */
+    struct when wrote, read;            /* completion of the last write, of all reads since */
 };
 struct run {
     const struct cost *c; const double *op_s;
@@ -104,10 +105,18 @@ static struct when entry(int at)
 static struct slot *slot_at(struct run *r, int key)
 {
     if (!r->slot_of[key]) {
-        r->slot[r->n_slot] = (struct slot){ .wrote = never(), .read = never(), .key = key, .first = -1 };
+        struct slot *s = &r->slot[r->n_slot];
+        s->key = key, s->first = -1, s->is_written = s->is_read = 0;
         r->slot_of[key] = ++r->n_slot;
     }
     return &r->slot[r->slot_of[key] - 1];
+}
+
+static void slot_write(struct slot *s, const struct when *t)
+{
+    s->wrote = *t;
+    s->is_written = 1;
+    s->is_read = 0;
 }
 
 static void wait_uses(struct run *r, struct when *t, int op, int pos)
@@ -117,8 +126,8 @@ static void wait_uses(struct run *r, struct when *t, int op, int pos)
         struct slot *s = slot_at(r, f->use[u].key);
         if (s->first < 0) s->first = pos;
         s->last = pos;
-        later(t, &s->wrote);
-        if (f->use[u].writes) later(t, &s->read);
+        if (s->is_written) later(t, &s->wrote);
+        if (s->is_read && f->use[u].writes) later(t, &s->read);
     }
 }
 
@@ -127,8 +136,9 @@ static void note_uses(struct run *r, const struct when *t, int op)
     const struct flow *f = &r->c->flow;
     for (int u = f->at[op]; u < f->at[op + 1]; u++) {
         struct slot *s = &r->slot[r->slot_of[f->use[u].key] - 1];
-        if (f->use[u].writes) s->wrote = *t, s->read = never();
-        else later(&s->read, t);
+        if (f->use[u].writes) slot_write(s, t);
+        else if (s->is_read) later(&s->read, t);
+        else s->read = *t, s->is_read = 1;
     }
 }
 
@@ -172,15 +182,21 @@ static void run_open(struct run *r, const struct pass_edge *e)
     r->host = entry(PASS_HOST);
     for (int h = 0; h < 2; h++) {
         r->data[h] = entry(PASS_DATA + h);
-        if (e->in[h]) slot_at(r, edge_key(r->c, e->in[h], h))->wrote = r->data[h];
+        if (e->in[h]) slot_write(slot_at(r, edge_key(r->c, e->in[h], h)), &r->data[h]);
     }
+}
+
+static struct when slot_written(struct run *r, int key)
+{
+    const struct slot *s = slot_at(r, key);
+    return s->is_written ? s->wrote : never();
 }
 
 static void run_close(struct run *r, const struct pass_edge *e)
 {
     for (int h = 0; h < 2; h++)         /* what came in and does not go on ends here */
         if (e->in[h] && !e->out[h]) r->data[h] = never();
-        else if (e->out[h] && !r->out->wire[h].send) r->data[h] = slot_at(r, edge_key(r->c, e->out[h], h))->wrote;
+        else if (e->out[h] && !r->out->wire[h].send) r->data[h] = slot_written(r, edge_key(r->c, e->out[h], h));
     for (int s = 0; s < STREAM_COUNT; s++) memcpy(r->out->m[s], r->stream[s].t, sizeof r->out->m[s]);
     memcpy(r->out->m[PASS_HOST], r->host.t, sizeof r->host.t);
     for (int h = 0; h < 2; h++) memcpy(r->out->m[PASS_DATA + h], r->data[h].t, sizeof r->data[h].t);
@@ -227,7 +243,7 @@ static void run_memory(struct run *r, enum pass_kind kind, const struct pass_edg
     }
     for (int i = 0; i < n; i++) {
         net_B += born_B[i];
-        peak_B = fmax(peak_B, net_B);
+        if (net_B > peak_B) peak_B = net_B;
         net_B -= dies_B[i];
     }
     r->out->net_B = net_B;

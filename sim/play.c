@@ -81,8 +81,8 @@ static double uses_s(const struct play *p, int op, int micro)
     double t = 0;
     for (int i = f->at[op]; i < f->at[op + 1]; i++) {
         const struct play_slot *s = slot_at(p, f->use[i], micro);
-        t = later(t, s->wrote_s);
-        if (f->use[i].writes) t = later(t, s->read_s);
+        const double read_s = f->use[i].writes ? s->read_s : 0;
+        t = later(t, later(s->wrote_s, read_s));
     }
     return t;
 }

@@ -10,9 +10,12 @@ enum { LINE_OPTIMIZER, LINE_COMPUTE, LINE_GROUP, LINE_HOST = LINE_GROUP + GROUP_
 
 /* ---- one stream's segments ---- */
 
-/* A stream's marks that are not over, and its place in the first: segment `part` (before ready, until issued, until met,
- * running). */
-struct row { struct play_mark *mark; int32_t head, n, cap, part, line; double end_s; };
+/* An op on its stream: when each of its segments ends (before ready, until issued, until met, running), and the last
+ * one's line. */
+enum { PART_NONE, PART_HOST, PART_WAIT, PART_RUN, PART_COUNT };
+struct turn { double end_s[PART_COUNT]; int32_t line; };
+/* A stream's turns that are not over, and the segment of the first where it is: its part, line and end. */
+struct row { struct turn *turn; int32_t head, n, cap, part, line; double end_s; };
 
 static int line_of_op(const struct op *o)
 {
@@ -23,39 +26,44 @@ static int line_of_op(const struct op *o)
     }
 }
 
-/* The next segment of the row. Past its last mark a row is nothing until another comes. */
-static void row_next(struct row *r, const struct program *pr)
+/* Shows the segment where the row is. Past its last turn a row is nothing until another comes. */
+static void row_show(struct row *r)
 {
-    if (r->part == 4) r->part = 0, r->head++;
+    static const int8_t line[] = { LINE_NONE, LINE_HOST, LINE_WAIT };
     if (r->head == r->n) {
         r->line = LINE_NONE;
         r->end_s = INFINITY;
         return;
     }
-    const struct play_mark *m = &r->mark[r->head];
-    switch (r->part++) {
-    case 0: r->line = LINE_NONE, r->end_s = m->ready_s; break;
-    case 1: r->line = LINE_HOST, r->end_s = m->t0_s; break;
-    case 2: r->line = LINE_WAIT, r->end_s = m->meet_s; break;
-    default: r->line = line_of_op(&pr->op[m->op]), r->end_s = m->t1_s; break;
+    const struct turn *t = &r->turn[r->head];
+    r->line = r->part == PART_RUN ? t->line : line[r->part];
+    r->end_s = t->end_s[r->part];
+}
+
+/* On to the segment of an instant. */
+static void row_seek(struct row *r, double now_s)
+{
+    while (r->end_s <= now_s) {
+        if (++r->part == PART_COUNT) r->part = 0, r->head++;
+        row_show(r);
     }
 }
 
-static void row_take(struct row *r, struct arena *a, const struct program *pr, const struct play_mark *m)
+static void row_take(struct row *r, struct arena *a, const struct play_mark *m, int line)
 {
     const int idle = r->head == r->n;
     if (r->n == r->cap && r->head > 0) {
-        memmove(r->mark, r->mark + r->head, (size_t)(r->n - r->head) * sizeof *r->mark);
+        memmove(r->turn, r->turn + r->head, (size_t)(r->n - r->head) * sizeof *r->turn);
         r->n -= r->head;
         r->head = 0;
     }
     if (r->n == r->cap) {
         const int32_t more = r->cap ? 2 * r->cap : 64;
-        r->mark = arena_grow(a, r->mark, (size_t)r->cap, (size_t)more, sizeof *r->mark);
+        r->turn = arena_grow(a, r->turn, (size_t)r->cap, (size_t)more, sizeof *r->turn);
         r->cap = more;
     }
-    r->mark[r->n++] = *m;
-    if (idle) row_next(r, pr);
+    r->turn[r->n++] = (struct turn){ { m->ready_s, m->t0_s, m->meet_s, m->t1_s }, line };
+    if (idle) row_show(r);
 }
 
 /* ---- all streams together ---- */
@@ -75,7 +83,7 @@ static void account_open(struct account *x, struct sim_lines *l, const struct co
     *l = (struct sim_lines){ 0 };
     *x = (struct account){ .l = l, .c = c };
     x->times = arena_alloc(&x->scratch, (size_t)c->pr->n_op * sizeof *x->times);
-    for (int s = 0; s < STREAM_COUNT; s++) row_next(&x->row[s], c->pr);
+    for (int s = 0; s < STREAM_COUNT; s++) row_show(&x->row[s]);
 }
 
 /* The line of now_s and until when it stays so. Nothing comes before what computes, so while it runs other streams are
@@ -85,7 +93,7 @@ static double rows_until(int *line, struct account *x, double end_s)
     *line = LINE_NONE;
     for (int s = 0; s < STREAM_COUNT; s++) {
         struct row *r = &x->row[s];
-        while (r->end_s <= x->now_s) row_next(r, x->c->pr);
+        row_seek(r, x->now_s);
         if (r->end_s < end_s) end_s = r->end_s;
         if (r->line < *line) *line = r->line;
         if (r->line <= LINE_COMPUTE) break;
@@ -111,12 +119,13 @@ static void account_take(void *account, const struct play_mark *mark, int n, dou
     for (int i = 0; i < n; i++) {
         const struct op *o = &pr->op[mark[i].op];
         const double took_s = mark[i].t1_s - mark[i].meet_s;
-        row_take(&x->row[o->stream], &x->scratch, pr, &mark[i]);
+        const int line = line_of_op(o);
+        row_take(&x->row[o->stream], &x->scratch, &mark[i], line);
         x->times[mark[i].op]++;
         if (mark[i].t1_s > x->l->step_s) x->l->step_s = mark[i].t1_s;
         x->l->kind_n[o->kind]++;
         x->l->kind_s[o->kind] += took_s;
-        if (line_of_op(o) >= LINE_GROUP) x->l->group_total_s[o->group] += took_s;
+        if (line >= LINE_GROUP) x->l->group_total_s[o->group] += took_s;
     }
     account_until(x, final_s);
 }
