@@ -3,14 +3,15 @@
 #include "models/sched.h"
 #include "models/spread.h"
 
-enum { FIRST_CAPACITY = 256 };
+enum { FIRST_CAPACITY = 256 };      /* of params and buckets, and for each layer of ops and buffers: most need no more */
 
-static void arrays_init(struct build *b)
+static void arrays_init(struct build *b, int layers)
 {
     struct program *pr = b->pr;
-    b->cap_buf = b->cap_op = b->cap_param = b->cap_bucket = FIRST_CAPACITY;
-    pr->buf = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->buf);
-    pr->op = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->op);
+    b->cap_param = b->cap_bucket = FIRST_CAPACITY;
+    b->cap_buf = b->cap_op = FIRST_CAPACITY * (layers + 1);
+    pr->buf = arena_alloc(b->arena, (size_t)b->cap_buf * sizeof *pr->buf);
+    pr->op = arena_alloc(b->arena, (size_t)b->cap_op * sizeof *pr->op);
     pr->param = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->param);
     pr->bucket = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *pr->bucket);
     pr->chunk = arena_alloc(b->arena, (size_t)pr->n_chunk * sizeof *pr->chunk);
@@ -18,7 +19,7 @@ static void arrays_init(struct build *b)
     b->gathered = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->gathered);
     b->roped = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->roped);
     b->table = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->table);
-    if (recipe_is_low(b->recipe)) b->copies = arena_alloc(b->arena, FIRST_CAPACITY * sizeof *b->copies);
+    if (recipe_is_low(b->recipe)) b->copies = arena_alloc(b->arena, (size_t)b->cap_buf * sizeof *b->copies);
     pr->n_buf = pr->n_op = 1;
 }
 
@@ -32,7 +33,7 @@ static void metrics_init(struct build *b)
     }
 }
 
-static struct build build_init(struct program *pr, struct arena *a, const struct job *j, int n_chunk, int n_stage)
+static struct build build_init(struct program *pr, struct arena *a, const struct job *j, int n_chunk, int n_stage, int layers)
 {
     const struct plan *p = &j->plan;
     *pr = (struct program){ .n_chunk = n_chunk, .n_stage = n_stage, .n_micro = p->n_micro, .seq = p->seq,
@@ -44,7 +45,7 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
                        .act = (enum dtype)recipe_of(p->precision)->act,
                        .tok = plan_tokens(p), .tok_sp = plan_tokens_sp(p) };
     for (int k = 0; k < OP_KIND_COUNT; k++) b.arity[k] = op_arity((enum op_kind)k);
-    arrays_init(&b);
+    arrays_init(&b, layers);
     metrics_init(&b);
     return b;
 }
@@ -139,7 +140,7 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
 void program_build(struct program *pr, struct arena *a, const struct job *j)
 {
     const struct layout *l = &j->plan.split;
-    struct build b = build_init(pr, a, j, l->n_chunk, j->plan.pp);
+    struct build b = build_init(pr, a, j, l->n_chunk, j->plan.pp, j->model.layers);
     for (int c = 0; c < l->n_chunk; c++) {
         b.chunk = c;
         b.stage = layout_stage(c, j->plan.pp);
@@ -157,7 +158,7 @@ void program_build(struct program *pr, struct arena *a, const struct job *j)
 void program_build_block(struct program *pr, struct arena *a, const struct job *j, enum block block)
 {
     const int layer = block == BLOCK_DENSE || block == BLOCK_MOE;
-    struct build b = build_init(pr, a, j, 1, 1);
+    struct build b = build_init(pr, a, j, 1, 1, 0);
     struct body y = body_init(&b, block == BLOCK_MOE ? j->model.dense_layers : 0, layer, block == BLOCK_EMBED, block == BLOCK_LOSS);
     chunk_ops(&b, &y, 0);
     build_keep_stage(&b);

@@ -48,13 +48,18 @@ void pass_multiply(struct pass_price *out, const struct pass_price *a, const str
     *out = p;
 }
 
+_Static_assert(PASS_DIM % 2 == 0, "pass_apply takes entries in pairs");
 void pass_apply(double out[PASS_DIM], const struct pass_price *p, const double in[PASS_DIM])
 {
     double t[PASS_DIM];
     for (int i = 0; i < PASS_DIM; i++) {
-        double most = -INFINITY;
-        for (int k = 0; k < PASS_DIM; k++) most = most > p->m[i][k] + in[k] ? most : p->m[i][k] + in[k];
-        t[i] = most;
+        double most[2] = { -INFINITY, -INFINITY };          /* of even and of odd k: neither waits for the other */
+        for (int k = 0; k < PASS_DIM; k += 2)
+            for (int h = 0; h < 2; h++) {
+                const double at_s = p->m[i][k + h] + in[k + h];
+                most[h] = most[h] > at_s ? most[h] : at_s;
+            }
+        t[i] = most[0] > most[1] ? most[0] : most[1];
     }
     memcpy(out, t, sizeof t);
 }
