@@ -30,19 +30,19 @@ static void count_crossing(int32_t *n, const struct cost *c, const struct betwee
     }
 }
 
-/* First and last use in the pass, by key; position -1: not used. */
-struct use_range { int32_t first, last; };
+/* First use in the pass, by key, and the position behind the last; end 0: not used. */
+struct use_range { int32_t first, end; };
 
+/* `at` comes in as zeros. */
 static void ranges_of(struct use_range *at, const struct cost *c, const struct pass *p)
 {
     const struct flow *f = &c->flow;
-    for (int i = 0; i < f->n_key; i++) at[i] = (struct use_range){ -1, -1 };
     for (int pos = 0; pos < p->n; pos++) {
         const int op = c->pr->order[p->first + pos];
         for (int u = f->at[op]; u < f->at[op + 1]; u++) {
             struct use_range *r = &at[f->use[u].key];
-            if (r->first < 0) r->first = pos;
-            r->last = pos;
+            if (r->end == 0) r->first = pos;
+            r->end = pos + 1;
         }
     }
 }
@@ -53,7 +53,7 @@ static int change_at(const struct cost *c, enum pass_kind kind, int key, struct 
     int before, after;
     pass_around(&before, &after, c, kind, key & 1);
     const int used = c->flow.used[flow_root(key)], was = (used & before) != 0, will = (used & after) != 0;
-    const int is = (was || r.first <= pos) && (will || pos <= r.last);
+    const int is = (was || r.first <= pos) && (will || pos < r.end);
     return is - was;
 }
 
@@ -63,10 +63,10 @@ static int worst_position(const struct cost *c, const struct pass *p, const stru
     double now_B = 0, most_B = -1;
     int worst = 0;
     for (int key = 2; key < c->flow.n_key; key++) {
-        if (at[key].first < 0) continue;
+        if (at[key].end == 0) continue;
         const double bytes = flow_B(c->pr, key);
         for (int k = 0, was = 0; k < 3; k++) {
-            const int pos = k == 0 ? 0 : k == 1 ? at[key].first : at[key].last + 1;
+            const int pos = k == 0 ? 0 : k == 1 ? at[key].first : at[key].end;
             const int is = change_at(c, (enum pass_kind)p->kind, key, at[key], pos);
             change_B[pos] += bytes * (is - was);
             was = is;
@@ -98,7 +98,7 @@ void peak_of(struct peak *k, struct arena *a, const struct cost *c, const struct
     const int pos = worst_position(c, p, at, change_B);
     k->op = pr->order[p->first + pos];
     for (int key = 2; key < c->flow.n_key; key++)
-        if (at[key].first >= 0 && pr->buf[flow_root(key)].keep == KEEP_MICRO)
+        if (at[key].end > 0 && pr->buf[flow_root(key)].keep == KEEP_MICRO)
             k->n[flow_root(key)] += change_at(c, (enum pass_kind)p->kind, key, at[key], pos);
     arena_free(&scratch);
 }

@@ -28,9 +28,9 @@ static struct predict_stage stage_parts(const struct cost *c, const struct peak 
     struct predict_stage m = { 0 };
     for (int i = 1; i < pr->n_buf; i++) {
         const struct buf *b = &pr->buf[i];
-        if (b->view || b->place != PLACE_DEVICE) continue;
-        if (b->keep == KEEP_MICRO) *part_of(&m, c, i) += (double)program_B(pr, i) * k->n[i];
-        else if (b->stage == stage) *part_of(&m, c, i) += (double)program_B(pr, i);
+        const int32_t n = b->keep == KEEP_MICRO ? k->n[i] : b->stage == stage;
+        if (n == 0 || b->view || b->place != PLACE_DEVICE) continue;
+        *part_of(&m, c, i) += (double)program_B(pr, i) * n;
     }
     m.peak_B = predict_device_B(c->job, k->live_B);
     m.overhead_B = m.peak_B - k->live_B;
