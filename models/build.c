@@ -3,7 +3,8 @@
 #include "models/sched.h"
 #include "models/spread.h"
 
-enum { FIRST_CAPACITY = 256 };      /* of params and buckets, and for each layer of ops and buffers: most need no more */
+/* Of params and buckets; of ops and buffers for each layer: most need no more, and what is not touched costs nothing. */
+enum { FIRST_CAPACITY = 256 };
 
 static void arrays_init(struct build *b, int layers)
 {
@@ -33,7 +34,8 @@ static void metrics_init(struct build *b)
     }
 }
 
-static struct build build_init(struct program *pr, struct arena *a, const struct job *j, int n_chunk, int n_stage, int layers)
+static struct build build_init(struct program *pr, struct arena *a, const struct job *j, int n_chunk, int n_stage,
+                               int layers)
 {
     const struct plan *p = &j->plan;
     *pr = (struct program){ .n_chunk = n_chunk, .n_stage = n_stage, .n_micro = p->n_micro, .seq = p->seq,

@@ -70,7 +70,8 @@ static int operands_fit(const int32_t *id, int n, struct op_arity a, enum access
 
 int op_io_fits(const struct op *o, struct op_arity a)
 {
-    return operands_fit(o->io.read, OP_READS, a, ACCESS_READ) && operands_fit(o->io.write, OP_WRITES, a, ACCESS_WRITE) &&
+    return operands_fit(o->io.read, OP_READS, a, ACCESS_READ) &&
+           operands_fit(o->io.write, OP_WRITES, a, ACCESS_WRITE) &&
            operands_fit(o->io.add, OP_ADDS, a, ACCESS_ADD);
 }
 

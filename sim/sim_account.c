@@ -86,8 +86,8 @@ static void account_open(struct account *x, struct sim_lines *l, const struct co
     for (int s = 0; s < STREAM_COUNT; s++) row_show(&x->row[s]);
 }
 
-/* The line of now_s and until when it stays so. Nothing comes before what computes, so while it runs other streams are
- * not even walked on. */
+/* The line of now_s and until when it stays so. Nothing comes before what computes, so while it runs other streams
+ * are not even walked on. */
 static double rows_until(int *line, struct account *x, double end_s)
 {
     *line = LINE_NONE;

@@ -29,7 +29,8 @@ static void make(struct made *m, const struct toy *toy, int dp, int iters)
     ck_assert_msg(unroll_all(m->u, &arena, &m->pr, &d) == OK, "%s", d.text);
     int64_t n = 0;
     for (int s = 0; s < toy->pp; s++) n += m->u[s].n_item;
-    m->t = (struct trace){ .head = { .program_hash = program_hash(&m->pr), .source = "measured", .system = "host", .revision = "abc",
+    m->t = (struct trace){ .head = { .program_hash = program_hash(&m->pr), .source = "measured",
+                                     .system = "host", .revision = "abc",
                                      .n_rank = m->j.plan.gpus, .n_iter = iters, .clock_ns = 40 } };
     m->t.span = arena_alloc(&arena, (size_t)(n * dp * iters) * sizeof *m->t.span);
     for (int iter = 0; iter < iters; iter++)
