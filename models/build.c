@@ -56,13 +56,13 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
 struct body {
     int first, n;               /* layers */
     struct layer_w *w; struct layer_kept *k;
-    int has_embedding, has_loss, token, label[1 + MODEL_MTP], table;
+    int has_embedding, has_mtp, has_loss, token, label[1 + MODEL_MTP], table;
     struct loss_w loss_w; struct loss_kept loss_k;
 };
 
-static struct body body_init(struct build *b, int first, int n, int has_embedding, int has_loss)
+static struct body body_init(struct build *b, int first, int n, int has_embedding, int has_mtp, int has_loss)
 {
-    struct body y = { .first = first, .n = n, .has_embedding = has_embedding, .has_loss = has_loss };
+    struct body y = { .first = first, .n = n, .has_embedding = has_embedding, .has_mtp = has_mtp, .has_loss = has_loss };
     y.w = arena_alloc(b->arena, (size_t)(n + 1) * sizeof *y.w);
     y.k = arena_alloc(b->arena, (size_t)(n + 1) * sizeof *y.k);
     if (has_embedding) y.table = build_embedding_table(b);
@@ -71,16 +71,17 @@ static struct body body_init(struct build *b, int first, int n, int has_embeddin
         y.w[i] = build_layer_weights(b, model_layer(&b->j->model, first + i));
     }
     b->layer = -1;
-    if (has_loss) y.loss_w = build_loss_weights(b);
+    if (has_mtp || has_loss) y.loss_w = build_loss_weights(b, has_mtp, has_loss);
     return y;
 }
 
 static void read_data(struct build *b, struct body *y)
 {
-    if (!y->has_embedding && !y->has_loss) return;
+    const int labels = y->has_loss ? 1 + b->j->plan.mtp : y->has_mtp ? b->j->plan.mtp : 0;     /* MTP embeds them */
+    if (!y->has_embedding && !labels) return;
     const int words = b->j->stack.token_int64 ? 2 : 1;
     if (y->has_embedding) y->token = emit_buf(b, b->tok, words, DT_I32);
-    for (int i = 0; y->has_loss && i <= b->j->plan.mtp; i++) y->label[i] = emit_buf(b, b->tok, words, DT_I32);
+    for (int i = 0; i < labels; i++) y->label[i] = emit_buf(b, b->tok, words, DT_I32);
     emit(b, OP_DATA, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { y->token, y->label[0], y->label[1], y->label[2] } });
 }
@@ -94,13 +95,12 @@ static int forward(struct build *b, struct body *y, int x)
         x = build_layer_fwd(b, &y->w[i], x, &y->k[i]);
     }
     b->layer = -1;
-    if (y->has_loss) build_loss_fwd(b, &y->loss_w, x, y->label, &y->loss_k);
-    return y->has_loss ? 0 : x;
+    return y->has_mtp || y->has_loss ? build_loss_fwd(b, &y->loss_w, x, y->label, &y->loss_k) : x;
 }
 
 static int backward(struct build *b, struct body *y, int dy)
 {
-    if (y->has_loss) dy = build_loss_bwd(b, &y->loss_w, &y->loss_k);
+    if (y->has_mtp || y->has_loss) dy = build_loss_bwd(b, &y->loss_w, dy, &y->loss_k);
     for (int i = y->n - 1; i >= 0; i--) {
         b->layer = y->first + i;
         dy = build_layer_bwd(b, &y->w[i], dy, &y->k[i]);
@@ -115,21 +115,24 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
 {
     struct program *pr = b->pr;
     struct chunk *c = &pr->chunk[b->chunk];
-    const int held = pipe && build_keep_holds_pipeline(b);
+    const struct layout *l = &b->j->plan.split;
+    const int held = pipe && build_keep_holds_pipeline(b), hidden = b->j->model.hidden;
+    const int64_t in = b->tok_sp * (pipe ? layout_states(l, b->chunk) : 1);
+    const int64_t out = b->tok_sp * (pipe ? layout_states(l, b->chunk + 1) : 1);
     int x_before = 0, dy_before = 0;    /* an earlier micro-batch's: its input by its loss graph, its output's gradient by a variable */
     b->half = HALF_FWD;
     b->part = b->n_norm = 0;
     c->fwd = pr->n_op;
-    if (!y->has_embedding) c->x_in = pipe ? emit_recv(b, GROUP_PREV) : emit_buf(b, b->tok_sp, b->j->model.hidden, b->act);
-    if (held && !y->has_embedding) x_before = emit_taken(b, b->tok_sp, b->j->model.hidden, b->act);
-    if (held && !y->has_loss) dy_before = emit_taken(b, b->tok_sp, b->j->model.hidden, b->act);
+    if (!y->has_embedding) c->x_in = pipe ? emit_recv(b, GROUP_PREV, in) : emit_buf(b, in, hidden, b->act);
+    if (held && !y->has_embedding) x_before = emit_taken(b, in, hidden, b->act);
+    if (held && !y->has_loss) dy_before = emit_taken(b, out, hidden, b->act);
     c->x_out = forward(b, y, c->x_in);
     if (held) emit_hold(b, x_before, dy_before, 0, 0);
     if (c->x_out && pipe) emit_send(b, GROUP_NEXT, c->x_out);
     b->half = HALF_BWD;
     b->part = 0;
     c->bwd = pr->n_op;
-    if (!y->has_loss) c->dy_in = pipe ? emit_recv(b, GROUP_NEXT) : emit_buf(b, b->tok_sp, b->j->model.hidden, b->act);
+    if (!y->has_loss) c->dy_in = pipe ? emit_recv(b, GROUP_NEXT, out) : emit_buf(b, out, hidden, b->act);
     c->dx_out = backward(b, y, c->dy_in);
     if (held && c->dy_in) emit_hold(b, c->dy_in, 0, 0, 0);
     if (c->dx_out && pipe) emit_send(b, GROUP_PREV, c->dx_out);
@@ -146,7 +149,8 @@ void program_build(struct program *pr, struct arena *a, const struct job *j)
     for (int c = 0; c < l->n_chunk; c++) {
         b.chunk = c;
         b.stage = layout_stage(c, j->plan.pp);
-        struct body y = body_init(&b, l->first[c], l->first[c + 1] - l->first[c], c == 0, c == l->n_chunk - 1);
+        struct body y = body_init(&b, l->first[c], l->first[c + 1] - l->first[c], c == 0, c == l->mtp_chunk,
+                                  c == l->n_chunk - 1);
         chunk_ops(&b, &y, 1);
     }
     for (int s = 0; s < pr->n_stage; s++) {
@@ -161,7 +165,8 @@ void program_build_block(struct program *pr, struct arena *a, const struct job *
 {
     const int layer = block == BLOCK_DENSE || block == BLOCK_MOE;
     struct build b = build_init(pr, a, j, 1, 1, 0);
-    struct body y = body_init(&b, block == BLOCK_MOE ? j->model.dense_layers : 0, layer, block == BLOCK_EMBED, block == BLOCK_LOSS);
+    struct body y = body_init(&b, block == BLOCK_MOE ? j->model.dense_layers : 0, layer, block == BLOCK_EMBED,
+                              block == BLOCK_LOSS && j->plan.mtp, block == BLOCK_LOSS);
     chunk_ops(&b, &y, 0);
     build_keep_stage(&b);
     build_optimizer(&b);

@@ -106,22 +106,31 @@ void build_embedding_bwd(struct build *b, int token, int table, int dy);
 struct head_w    { struct weight norm, head; };
 struct head_kept { int h, n, logit, label, max, sum, wide, loss; }; /* n: kept normed h; wide: an fp32 gradient, loss: of every
                                                                        token, where the stack makes them apart; or 0 */
-struct mtp_w     { struct weight enorm, hnorm, proj; int table, n; struct layer_w *layer; struct head_w head; };
-struct mtp_kept  { int h, token, e, cat, en, hn; struct layer_kept *layer; struct head_kept head; };
-struct loss_w    { struct head_w head; struct mtp_w mtp[MODEL_MTP]; };
-struct loss_kept { struct head_kept head; struct mtp_kept mtp[MODEL_MTP]; };
-struct loss_w build_loss_weights(struct build *b);
+struct mtp_w     { struct weight enorm, hnorm, proj; int table, n; struct layer_w *layer; };
+struct mtp_kept  { int h, token, e, cat, en, hn; struct layer_kept *layer; };
+/* What a chunk holds of the model's end: MTP's bodies, the heads (of MTP's depths and of the model), or both. */
+struct loss_w    { int has_mtp, has_heads; struct head_w head, mtp_head[MODEL_MTP]; struct mtp_w mtp[MODEL_MTP]; };
+struct loss_kept { struct head_kept head, mtp_head[MODEL_MTP]; struct mtp_kept mtp[MODEL_MTP]; };
 /* Head, cross-entropy: h [T/tp, hidden] -> loss in the metric. */
 void build_head_fwd(struct build *b, const struct head_w *w, int h, int label, struct head_kept *k);
 int  build_head_bwd(struct build *b, const struct head_w *w, const struct head_kept *k);      /* dh */
-struct mtp_w build_mtp_weights(struct build *b, int depth, struct weight head);
-/* From the depth before (or the last layer) `h` to this depth's hidden state. */
-int  build_mtp_fwd(struct build *b, const struct mtp_w *w, int depth, int h, int token, int label, struct mtp_kept *k);
-/* dh with this depth's share added; dnext: gradient of its hidden state from the depth behind it, 0 for the last. */
-int  build_mtp_bwd(struct build *b, const struct mtp_w *w, int depth, int dh, int dnext, const struct mtp_kept *k);
-/* label: of the next token, and of one more for each MTP depth. */
-void build_loss_fwd(struct build *b, const struct loss_w *w, int h, const int label[1 + MODEL_MTP], struct loss_kept *k);
-int  build_loss_bwd(struct build *b, const struct loss_w *w, const struct loss_kept *k);
+/* The same with an MTP depth's head. */
+void build_mtp_head_fwd(struct build *b, const struct head_w *w, int depth, int h, int label, struct head_kept *k);
+int  build_mtp_head_bwd(struct build *b, const struct head_w *w, int depth, const struct head_kept *k);
+/* norm: where to put the head's norm when the head stands on this chunk too, or NULL. */
+struct mtp_w build_mtp_weights(struct build *b, int depth, struct weight *norm);
+struct weight build_mtp_norm_weight(struct build *b, int depth);    /* the head's norm, of a head apart */
+/* From the depth before (or the last layer) `h` to this depth's hidden state; token: the next ones. */
+int  build_mtp_fwd(struct build *b, const struct mtp_w *w, int depth, int h, int token, struct mtp_kept *k);
+/* Gradient of `h` with dh (0: none) added. Of this depth's hidden state dx comes from its head, dnext from the depth behind it (0:
+ * the last). */
+int  build_mtp_bwd(struct build *b, const struct mtp_w *w, int depth, int dx, int dnext, int dh, const struct mtp_kept *k);
+struct loss_w build_loss_weights(struct build *b, int has_mtp, int has_heads);
+/* x: the main hidden state, or where bodies are apart and before, all states in one buffer [(1 + mtp) T/tp, hidden], the main one
+ * first. Returns that buffer where the heads come after, else 0. label: of the next token, and of one more for each MTP depth. */
+int  build_loss_fwd(struct build *b, const struct loss_w *w, int x, const int label[1 + MODEL_MTP], struct loss_kept *k);
+/* dy: of what forward returned; returns dx. */
+int  build_loss_bwd(struct build *b, const struct loss_w *w, int dy, const struct loss_kept *k);
 
 /* The normed input for a weight gradient: as kept, or normed again (recompute `layernorm`). A norm that feeds `one` linear
  * is part of it in some stacks (stack.norm_fused), which then have no norm to recompute. */

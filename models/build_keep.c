@@ -111,5 +111,6 @@ void build_keep_stage(struct build *b)
     if (b->j->stack.dummy_wgrad) keep_dummies(b);
     keep_workspaces(b);
     /* The variable with the input's gradient keeps the last one until the next backward has returned. */
-    if (build_keep_holds_pipeline(b) && b->stage > 0) keep(b, b->tok_sp, b->j->model.hidden, b->act);
+    if (build_keep_holds_pipeline(b) && b->stage > 0)
+        keep(b, b->tok_sp * layout_states(&b->j->plan.split, b->stage), b->j->model.hidden, b->act);
 }

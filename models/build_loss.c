@@ -2,16 +2,32 @@
  * logit, each reduced over tp). Backward turns the logits into their gradient in place. */
 #include "models/build.h"
 
-struct loss_w build_loss_weights(struct build *b)
+static struct head_w head_weights(struct build *b)
 {
     const struct model *m = &b->j->model;
-    struct loss_w w = { 0 };
-    b->layer = -1;
     const int table = m->tied ? build_embedding_table(b) : 0;
-    w.head.norm = build_weight(b, build_param(b, PARAM_FINAL_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
-    w.head.head = build_weight(b, m->tied ? table : build_param(b, PARAM_HEAD, b->j->plan.vocab_padded, m->hidden, SHARD_ROWS, 0));
+    const int norm = build_param(b, PARAM_FINAL_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0);
+    const int head = m->tied ? table : build_param(b, PARAM_HEAD, b->j->plan.vocab_padded, m->hidden, SHARD_ROWS, 0);
     build_bucket_close(b);
-    for (int i = 0; i < b->j->plan.mtp; i++) w.mtp[i] = i && m->mtp_shared ? w.mtp[0] : build_mtp_weights(b, i, w.head.head);
+    return (struct head_w){ build_weight(b, norm), build_weight(b, head) };
+}
+
+/* Depths behind the first may share its weights. */
+static void mtp_weights(struct build *b, struct loss_w *w, int i)
+{
+    const int shared = i && b->j->model.mtp_shared;
+    struct weight norm = w->mtp_head[0].norm;
+    if (w->has_mtp) w->mtp[i] = shared ? w->mtp[0] : build_mtp_weights(b, i, w->has_heads ? &norm : NULL);
+    else if (!shared) norm = build_mtp_norm_weight(b, i);
+    w->mtp_head[i] = (struct head_w){ norm, w->head.head };
+}
+
+struct loss_w build_loss_weights(struct build *b, int has_mtp, int has_heads)
+{
+    struct loss_w w = { .has_mtp = has_mtp, .has_heads = has_heads };
+    b->layer = -1;
+    if (has_heads) w.head = head_weights(b);
+    for (int i = 0; i < b->j->plan.mtp; i++) mtp_weights(b, &w, i);
     return w;
 }
 
@@ -62,17 +78,50 @@ int build_head_bwd(struct build *b, const struct head_w *w, const struct head_ke
     return emit_norm_bwd(b, k->h, w->norm, dn, 0);
 }
 
-void build_loss_fwd(struct build *b, const struct loss_w *w, int h, const int label[1 + MODEL_MTP], struct loss_kept *k)
+/* ---- all hidden states in one buffer, as they pass from MTP's chunk to that of the heads, and gradients back ---- */
+
+static void states_apart(struct build *b, int all, int h[1 + MODEL_MTP])
 {
-    for (int i = 0, from = h; i < b->j->plan.mtp; i++)
-        from = build_mtp_fwd(b, &w->mtp[i], i, from, label[i], label[i + 1], &k->mtp[i]);
-    build_head_fwd(b, &w->head, h, label[0], &k->head);
+    for (int i = 0; i <= b->j->plan.mtp; i++) h[i] = emit_view(b, all, i * b->tok_sp, b->tok_sp);
 }
 
-int build_loss_bwd(struct build *b, const struct loss_w *w, const struct loss_kept *k)
+/* A copy of each, as concatenation makes one. */
+static int states_joined(struct build *b, const int h[1 + MODEL_MTP])
 {
-    const int dh = build_head_bwd(b, &w->head, &k->head);
-    int dnext = 0;
-    for (int i = b->j->plan.mtp - 1; i >= 0; i--) dnext = build_mtp_bwd(b, &w->mtp[i], i, i ? 0 : dh, dnext, &k->mtp[i]);
-    return b->j->plan.mtp ? dnext : dh;
+    const int all = emit_buf(b, (1 + b->j->plan.mtp) * b->tok_sp, b->j->model.hidden, b->act);
+    int part[1 + MODEL_MTP];
+    states_apart(b, all, part);
+    for (int i = 0; i <= b->j->plan.mtp; i++)
+        emit(b, OP_SPLIT, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { part[i] }, .read = { h[i] } });
+    return all;
+}
+
+/* ---- the end of the model ---- */
+
+int build_loss_fwd(struct build *b, const struct loss_w *w, int x, const int label[1 + MODEL_MTP], struct loss_kept *k)
+{
+    const int mtp = b->j->plan.mtp;
+    int h[1 + MODEL_MTP] = { x };
+    if (mtp && !w->has_mtp) states_apart(b, x, h);
+    for (int i = 0; i < mtp; i++) {
+        if (w->has_mtp) h[i + 1] = build_mtp_fwd(b, &w->mtp[i], i, h[i], label[i], &k->mtp[i]);
+        if (w->has_heads) build_mtp_head_fwd(b, &w->mtp_head[i], i, h[i + 1], label[i + 1], &k->mtp_head[i]);
+    }
+    if (!w->has_heads) return states_joined(b, h);
+    build_head_fwd(b, &w->head, h[0], label[0], &k->head);
+    return 0;
+}
+
+int build_loss_bwd(struct build *b, const struct loss_w *w, int dy, const struct loss_kept *k)
+{
+    const int mtp = b->j->plan.mtp;
+    int dh[1 + MODEL_MTP] = { 0 }, dnext = 0;
+    if (!w->has_heads) states_apart(b, dy, dh);
+    else dh[0] = build_head_bwd(b, &w->head, &k->head);
+    for (int i = mtp - 1; i >= 0; i--) {
+        if (w->has_heads) dh[i + 1] = build_mtp_head_bwd(b, &w->mtp_head[i], i, &k->mtp_head[i]);
+        if (w->has_mtp) dnext = build_mtp_bwd(b, &w->mtp[i], i, dh[i + 1], dnext, i ? 0 : dh[0], &k->mtp[i]);
+    }
+    if (!mtp) return dh[0];
+    return w->has_mtp ? dnext : states_joined(b, dh);
 }

@@ -16,6 +16,16 @@ int emit_buf(struct build *b, int64_t rows, int cols, enum dtype t)
     return pr->n_buf++;
 }
 
+int emit_view(struct build *b, int x, int64_t row, int64_t rows)
+{
+    const struct buf of = b->pr->buf[x];
+    const int y = emit_buf(b, rows, of.cols, (enum dtype)of.dtype);
+    assert(!of.view && !of.size && row + rows <= of.rows);
+    b->pr->buf[y].view = x;
+    b->pr->buf[y].view_at = row * of.cols;
+    return y;
+}
+
 int emit_like(struct build *b, int x, int cols)
 {
     const struct buf from = b->pr->buf[x];
@@ -298,9 +308,9 @@ int emit_to_tokens(struct build *b, int x, const struct route *r)
     return x;
 }
 
-int emit_recv(struct build *b, enum group g)
+int emit_recv(struct build *b, enum group g, int64_t rows)
 {
-    const int x = emit_buf(b, b->tok_sp, b->j->model.hidden, b->act);
+    const int x = emit_buf(b, rows, b->j->model.hidden, b->act);
     emit(b, OP_RECV, g == GROUP_PREV ? STREAM_RECV_F : STREAM_RECV_B, g, (struct io){ .write = { x } });
     return x;
 }

@@ -36,6 +36,7 @@ struct build {
 /* ---- buffers of one micro-batch ---- */
 int emit_buf(struct build *b, int64_t rows, int cols, enum dtype t);
 int emit_like(struct build *b, int x, int cols);            /* rows, size and dtype of x */
+int emit_view(struct build *b, int x, int64_t row, int64_t rows);   /* a window of whole rows of x */
 /* ---- any op; the pointer is good until the next emit ---- */
 struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, struct io io);
 
@@ -91,7 +92,7 @@ void emit_tokens_plan(struct build *b, struct route *r, int mine);
 int  emit_tokens_out(struct build *b, int x, const struct route *r, int *prob);
 int  emit_tokens_back(struct build *b, int x, const struct route *r, int *prob);
 /* ---- between stages ---- */
-int  emit_recv(struct build *b, enum group g);              /* an activation (or its gradient) of the chunk's boundary */
+int  emit_recv(struct build *b, enum group g, int64_t rows);    /* hidden states (or their gradient) of the chunk's boundary */
 void emit_send(struct build *b, enum group g, int x);
 
 enum stream emit_stream(enum group g);

@@ -78,12 +78,29 @@ struct fold_axes fold_axes_of(const struct job *j, enum group g)
     }
 }
 
+/* A plan that has no layout yet will get one with MTP on the last chunk. */
+static int mtp_stage(const struct plan *p)
+{
+    const int placed = p->split.n_chunk == p->pp * p->vpp && p->split.mtp_chunk >= 0;
+    return placed ? layout_stage(p->split.mtp_chunk, p->pp) : p->pp - 1;
+}
+
 int fold_embed_stages(const struct job *j, int32_t stage[2])
 {
     stage[0] = 0;
     if (j->plan.pp == 1 || !(j->model.tied || j->model.mtp)) return 1;
-    stage[1] = j->plan.pp - 1;
-    return 2;
+    stage[1] = j->model.tied ? j->plan.pp - 1 : mtp_stage(&j->plan);
+    return stage[1] ? 2 : 1;
+}
+
+enum err fold_check_tables(const struct job *j, struct diag *d)
+{
+    const int stage = mtp_stage(&j->plan), last = j->plan.pp - 1;
+    if (!j->model.tied || !j->model.mtp || stage == 0 || stage == last) return OK;
+    return fail(d, ERR_LIMIT,
+                "layout has m on stage %d and %s ties its tables: stages 0, %d and %d would hold the input table, "
+                "at most two may: write mL at the end",
+                stage, j->model.name, stage, last);
 }
 
 int fold_size(const struct job *j, enum group g)

@@ -49,7 +49,10 @@ int fold_size(const struct job *j, enum group g);
  * PREV of b, also where the pipeline closes in a ring. EMBED of a rank on another stage: its pipeline's members,
  * and -1. */
 int fold_members(const struct job *j, enum group g, int rank, int32_t *ranks);
-/* Stages that hold the input table, ascending: the first; the last too when tables are tied or it has MTP. */
+/* Stages that hold the input table, ascending: the first; the last where tables are tied, else the one with MTP.
+ * Checked plans have no more. */
 int fold_embed_stages(const struct job *j, int32_t stage[2]);
+/* ERR_LIMIT: tied tables with MTP on a third stage. */
+enum err fold_check_tables(const struct job *j, struct diag *d);
 
 #endif

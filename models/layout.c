@@ -148,6 +148,10 @@ static enum err place_symbols(struct layout *l, const char *s, int n, struct dia
                 return fail(d, ERR_CONFIG, "layout has a layer (t) after m: m follows the last layer");
             layer++;
         } else if (s[i] == 'm') {
+            if (l->mtp_chunk >= 0 && l->mtp_chunk != chunk)
+                return fail(d, ERR_LIMIT,
+                            "layout has m on chunk %d and on chunk %d: MTP depths apart are not supported; write m*%d "
+                            "on one chunk", l->mtp_chunk, chunk, l->mtp);
             l->mtp_chunk = chunk;
         } else if (s[i] == '|') {
             if (held == 0) return fail_empty(l, chunk, d);
@@ -156,11 +160,6 @@ static enum err place_symbols(struct layout *l, const char *s, int n, struct dia
         }
     }
     l->first[l->n_chunk] = layer;
-    if (l->mtp_chunk >= 0 && l->mtp_chunk != chunk)
-        return fail(d, ERR_LIMIT,
-                    "layout has m on chunk %d and L on chunk %d: MTP apart from the loss is not supported yet; "
-                    "write mL at the end",
-                    l->mtp_chunk, chunk);
     return OK;
 }
 
@@ -266,11 +265,17 @@ static const char *mtp_text(struct arena *a, int n)
     return n > 1 ? arena_printf(a, "m*%d", n) : "m";
 }
 
-/* Chunks from `c` on that hold the same layers and nothing else: not the first, not the last. */
+/* Holds layers and nothing else. */
+static int is_plain(const struct layout *l, int c)
+{
+    return c > 0 && c < l->n_chunk - 1 && c != l->mtp_chunk;
+}
+
+/* Plain chunks from `c` on that hold the same layers; 1 where `c` is not one. */
 static int alike(const struct layout *l, int c)
 {
     int n = 1;
-    while (c > 0 && c + n < l->n_chunk - 1 && layers_on(l, c + n) == layers_on(l, c)) n++;
+    while (is_plain(l, c) && is_plain(l, c + n) && layers_on(l, c + n) == layers_on(l, c)) n++;
     return n;
 }
 

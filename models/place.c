@@ -193,7 +193,8 @@ static struct place place_axes(const struct job *j, enum group g)
 static int partner(const struct job *j, enum group g, int stage)
 {
     const int pp = j->plan.pp;
-    if (g == GROUP_EMBED) return stage == 0 ? pp - 1 : -1;
+    int32_t table[2] = { 0, 0 };
+    if (g == GROUP_EMBED) return fold_embed_stages(j, table) == 2 && stage == 0 ? table[1] : -1;
     return stage + 1 < pp ? stage + 1 : j->plan.vpp > 1 ? 0 : -1;
 }
 

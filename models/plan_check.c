@@ -90,8 +90,7 @@ static enum err check_resolved(const struct plan *p, struct diag *d)
                     "gpus %d with dp %d and edp %d does not follow from the degrees: resolve the plan again",
                     p->gpus, p->dp, p->edp);
     if (p->split.n_chunk != p->pp * p->vpp)
-        return fail(d, ERR_CONFIG,
-                    "layout was made for %d chunks, but pp %d x vpp %d = %d: resolve the plan again",
+        return fail(d, ERR_CONFIG, "layout was made for %d chunks, but pp %d x vpp %d = %d: resolve the plan again",
                     p->split.n_chunk, p->pp, p->vpp, p->pp * p->vpp);
     return OK;
 }
@@ -481,6 +480,7 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_ranges(p, d));
     TRY(check_folds(p, d));
     TRY(check_resolved(p, d));
+    TRY(fold_check_tables(j, d));
     TRY(check_attention_cut(p, m, d));
     TRY(check_cp_comm(p, m, d));
     TRY(check_mlp_cut(p, m, d));

@@ -55,11 +55,19 @@ static void cursor_next(struct play_cursor *k, const struct pass_price *price)
     k->step++;
 }
 
+/* A transfer takes what the slower of its two ends says, as for any ops that meet. */
+static void channel_send(struct play_channel *x, double t0_s, double price_s)
+{
+    x->transfer_s[x->n_send] = later(x->transfer_s[x->n_send], price_s);
+    x->send_s[x->n_send++] = t0_s;
+}
+
 static void channel_meet(struct play_channel *x)
 {
     for (; x->n_done < x->n_send && x->n_done < x->n_recv; x->n_done++) {
         const double before_s = x->n_done ? x->done_s[x->n_done - 1] : 0;
-        x->done_s[x->n_done] = later(later(x->send_s[x->n_done], x->recv_s[x->n_done]), before_s) + x->transfer_s;
+        x->done_s[x->n_done] =
+            later(later(x->send_s[x->n_done], x->recv_s[x->n_done]), before_s) + x->transfer_s[x->n_done];
     }
 }
 
@@ -133,12 +141,11 @@ static int mark_op(struct play *p, int stage, struct play_cursor *k, int op, str
     if (o->kind == OP_RECV) {
         const struct play_channel *x = channel_in(p, stage, half);
         m->t1_s = x->done_s[k->recv[half]];
-        m->meet_s = m->t1_s - x->transfer_s;
+        m->meet_s = m->t1_s - x->transfer_s[k->recv[half]];
     } else if (o->kind == OP_SEND) {
         const struct play_channel *x = channel_out(p, stage, half);
         const int n = k->send[half];
-        if (n < x->n_done) m->t1_s = x->done_s[n];
-        m->meet_s = m->t1_s - x->transfer_s;
+        if (n < x->n_done) m->t1_s = x->done_s[n], m->meet_s = m->t1_s - x->transfer_s[n];
     } else if (meet >= 0) {
         if (!meeting_post(p, s, meet, m->t0_s, p->op_s[op])) return 0;
         m->meet_s = p->meeting[meet].t0_s[s->met[meet] - 1];
@@ -156,7 +163,7 @@ static void take_op(struct play *p, int stage, const struct play_cursor *k, cons
     const int half = o->half == HALF_BWD;
     if (o->kind == OP_SEND) {
         struct play_channel *x = channel_out(p, stage, half);
-        if (x->n_send == k->send[half]) x->send_s[x->n_send++] = m->t0_s;
+        if (x->n_send == k->send[half]) channel_send(x, m->t0_s, p->op_s[m->op]);
     } else note_uses(p, m->op, m->t1_s);
     p->stage[stage].state[o->stream] = m->t1_s;
 }
@@ -208,6 +215,7 @@ static int post(struct play *p, int stage)
         for (int h = 0; h < 2; h++) {
             struct play_channel *x = channel_in(p, stage, h);
             if (!price->wire[h].recv) continue;
+            x->transfer_s[x->n_recv] = later(x->transfer_s[x->n_recv], price->wire[h].recv_s);
             x->recv_s[x->n_recv++] =
                 later(window_s(p, stage, s->post.step), s->post_host_s + price->wire[h].recv_issue_s);
             channel_meet(x);
@@ -274,7 +282,7 @@ static void body_by_product(struct play *p, int stage)
     pass_apply(s->state, price, s->state);
     for (int h = 0; h < 2; h++) {
         struct play_channel *x = channel_out(p, stage, h);
-        if (price->wire[h].send) x->send_s[x->n_send++] = later(open_s, s->state[PASS_DATA + h]);
+        if (price->wire[h].send) channel_send(x, later(open_s, s->state[PASS_DATA + h]), price->wire[h].send_s);
     }
     body_end(p, stage);
 }
@@ -296,6 +304,13 @@ static int advance(struct play *p, int stage)
 
 /* ---- the whole step ---- */
 
+static int most_steps(const struct program *pr)
+{
+    int n = 0;
+    for (int s = 0; s < pr->n_stage; s++) n = pr->n_step[s] > n ? pr->n_step[s] : n;
+    return n;
+}
+
 static void play_room(struct play *p, struct arena *a)
 {
     const struct program *pr = p->c->pr;
@@ -309,6 +324,7 @@ static void play_room(struct play *p, struct arena *a)
             struct play_channel *x = &p->channel[h][s];
             x->send_s = arena_alloc(a, n);
             x->done_s = arena_alloc(a, n);
+            x->transfer_s = arena_alloc(a, (size_t)most_steps(pr) * sizeof(double));
             channel_in(p, s, h)->recv_s = arena_alloc(a, n);
         }
     }
@@ -341,26 +357,12 @@ static void play_meetings(struct play *p, struct arena *a)
     }
 }
 
-static void play_transfers(struct play *p)
-{
-    const struct program *pr = p->c->pr;
-    for (int s = 0; s < pr->n_stage; s++)
-        for (int k = 0; k < pr->n_step[s]; k++)
-            for (int h = 0; h < 2; h++) {
-                const struct pass_wire *w = &price_at(p, s, k)->wire[h];
-                struct play_channel *in = channel_in(p, s, h), *out = channel_out(p, s, h);
-                if (w->recv) in->transfer_s = later(in->transfer_s, w->recv_s);
-                if (w->send) out->transfer_s = later(out->transfer_s, w->send_s);
-            }
-}
-
 int play_run(struct play *p, struct arena *a, const struct cost *c, const double *op_s,
              const struct pass_price *price)
 {
     *p = (struct play){ .c = c, .op_s = op_s, .price = price };
     play_room(p, a);
     play_meetings(p, a);
-    play_transfers(p);
     for (int moved = 1; moved;) {
         moved = 0;
         for (int s = 0; s < c->pr->n_stage; s++) moved |= advance(p, s);

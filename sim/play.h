@@ -21,7 +21,7 @@ struct play_stage {
     int32_t waits;                          /* its t0 at the next one is posted                                  */
 };
 /* Transfers of one direction from one stage: the n-th SEND meets the n-th RECV, one after the other. */
-struct play_channel { double *send_s, *recv_s, *done_s; int32_t n_send, n_recv, n_done; double transfer_s; };
+struct play_channel { double *send_s, *recv_s, *done_s, *transfer_s; int32_t n_send, n_recv, n_done; };
 /* The n-th collective of a group that spans stages. */
 struct play_meeting { double *t0_s, *t1_s; int32_t *posted; int32_t members; };
 /* What an op-by-op clock knows of a buffer's latest instance. */

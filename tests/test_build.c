@@ -24,6 +24,8 @@ static const char *const plans[] = {
     "model nemotron3-super-120b-a12b system h100-sxm gpus 64 cp 2 ep 32 gbs 512 seq 8192 recompute moe_act+layernorm",
     "model nemotron3-super-120b-a12b system gb200-nvl72 gpus 64 tp 2 pp 2 ep 32 gbs 512 seq 8192 recompute full",
     "model tiny-moe system host gpus 8 tp 2 pp 2 ep 2 etp 2 gbs 8 seq 64",
+    "model deepseek-v3 system h100-sxm gpus 1024 tp 2 pp 8 vpp 4 ep 64 gbs 8192 seq 4096 layout Et*3|(tt|)*29m|L",
+    "model deepseek-v3 system h100-sxm gpus 1024 pp 16 vpp 2 ep 64 gbs 8192 seq 4096 layout Et*3|(tt|)*29m|L",
 };
 
 static void build(struct program *pr, struct job *j, struct arena *a, const char *flags)
@@ -208,24 +210,49 @@ START_TEST(kv_heads_are_whole)
 }
 END_TEST
 
+static const struct { const char *layout; int table, mtp; } ends[] = {
+    { "auto", 15, 15 }, { "Et*5|(t*4|)*13t*4m|L", 14, 14 },
+};
+
 START_TEST(tables_and_mtp_stand_on_their_stages)
 {
     struct arena a = { 0 };
     struct program pr;
     struct job j;
-    build(&pr, &j, &a, "model deepseek-v3 system gb200-nvl72 gpus 1024 pp 16 ep 64 gbs 4096 seq 4096");
+    build(&pr, &j, &a, arena_printf(&a, "model deepseek-v3 system gb200-nvl72 gpus 1024 pp 16 ep 64 gbs 4096 seq 4096 layout %s",
+                                    ends[_i].layout));
     int64_t table[16] = { 0 }, head[16] = { 0 }, mtp[16] = { 0 };
     for (int i = 0; i < pr.n_param; i++) {
         const struct param *q = &pr.param[i];
         const int64_t n = (int64_t)q->rows * q->cols * (q->batch ? q->batch : 1);
         if (q->name == PARAM_EMBEDDING) table[q->stage] += n;
         else if (q->name == PARAM_HEAD) head[q->stage] += n;
-        else if (q->layer == 61) mtp[q->stage] += n;
+        else if (q->layer == 61) mtp[q->name == PARAM_MTP_NORM && q->stage == 15 ? ends[_i].mtp : q->stage] += n;
     }
     for (int s = 0; s < 16; s++) {
-        ck_assert_int_eq(table[s], s == 0 || s == 15 ? 926679040 : 0);
+        ck_assert_int_eq(table[s], s == 0 || s == ends[_i].table ? 926679040 : 0);
         ck_assert_int_eq(head[s], s == 15 ? 926679040 : 0);
-        ck_assert_int_eq(mtp[s], s == 15 ? 11610068224 : 0);
+        ck_assert_int_eq(mtp[s], s == ends[_i].mtp ? 11610068224 : 0);
+    }
+    arena_free(&a);
+}
+END_TEST
+
+/* Behind m the boundary carries the main and every MTP depth's hidden states, both ways; before it the main ones. */
+START_TEST(boundaries_behind_mtp_carry_all_states)
+{
+    struct arena a = { 0 };
+    struct program pr;
+    struct job j;
+    build(&pr, &j, &a, "model deepseek-v3 system gb200-nvl72 gpus 1024 tp 2 pp 16 ep 64 gbs 4096 seq 4096 "
+                       "layout Et*5|(t*4|)*13t*4m|L");
+    for (int c = 1; c < 16; c++) {
+        const struct chunk *k = &pr.chunk[c - 1], *next = &pr.chunk[c];
+        const int id[] = { k->x_out, next->x_in, next->dx_out, k->dy_in };
+        for (int i = 0; i < LEN(id); i++) {
+            ck_assert_int_eq(pr.buf[id[i]].rows, (c == 15 ? 2 : 1) * 2048);
+            ck_assert_int_eq(pr.buf[id[i]].cols, 7168);
+        }
     }
     arena_free(&a);
 }
@@ -244,7 +271,8 @@ int main(void)
     tcase_add_test(c, models_that_cannot_run_are_refused);
     tcase_add_test(c, dispatched_rows_do_not_shrink_with_ep);
     tcase_add_loop_test(c, kv_heads_are_whole, 0, 6);
-    tcase_add_test(c, tables_and_mtp_stand_on_their_stages);
+    tcase_add_loop_test(c, tables_and_mtp_stand_on_their_stages, 0, LEN(ends));
+    tcase_add_test(c, boundaries_behind_mtp_carry_all_states);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

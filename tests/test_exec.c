@@ -42,6 +42,15 @@ static const struct fold folds[] = {
     { .name = "dense tied cp2 pp4", .family = DENSE, .cp = 2, .pp = 4 },
     { .name = "tied mtp pp2 dp2 / ep2", .family = TIED_MTP, .pp = 2, .dp = 2, .ep = 2 },
     { .name = "tied mtp tp2 pp2 vpp2", .family = TIED_MTP, .tp = 2, .pp = 2, .vpp = 2 },
+    /* MTP on the chunk before the loss */
+    { .name = "mtp apart pp2", .family = MLA_ALL, .pp = 2, .layout = "Ettttm|L" },
+    { .name = "mtp apart alone tp2 pp4", .family = MLA_ALL, .tp = 2, .pp = 4, .layout = "Et|ttt|m|L" },
+    { .name = "mtp apart pp4 dp2 / ep2 full", .family = MLA, .pp = 4, .dp = 2, .ep = 2, .layout = "Et|tt|tm|L",
+      .recompute = FULL },
+    { .name = "mtp apart pp2 vpp2 dp2 / ep2", .family = MLA, .pp = 2, .vpp = 2, .dp = 2, .ep = 2, .layout = "Et|tt|tm|L" },
+    { .name = "mtp apart woven split pp2 vpp2 tp2 / ep2", .family = MLA_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2,
+      .woven = 1, .split = 1, .layout = "Et|tt|tm|L" },
+    { .name = "mtp apart tied cp2 pp2", .family = TIED_MTP, .cp = 2, .pp = 2, .layout = "Ettttm|L" },
     /* schedules */
     { .name = "pp2 vpp3, ends of their own", .family = GQA_ALL, .pp = 2, .vpp = 3, .tp = 2,
       .layout = "E|t|t|t|t|L" },

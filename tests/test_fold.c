@@ -281,6 +281,12 @@ START_TEST(embed_spans_the_stages_that_hold_the_table)
     job.model.tied = 0;
     job.model.mtp = 1;
     ck_assert_int_eq(fold_size(&job, GROUP_EMBED), 2);
+    for (int c = 0; c < 4; c++) {               /* MTP's stage holds it, wherever that is */
+        job.plan.split = (struct layout){ .n_chunk = 4, .mtp_chunk = c, .mtp = 1 };
+        ck_assert_int_eq(fold_embed_stages(&job, stage), c ? 2 : 1);
+        ck_assert_int_eq(stage[c > 0], c);
+    }
+    job.plan.split = (struct layout){ 0 };
     set_plan(16, 2, 1, 1, 1, 2, ORDER_TP_CP_EP_DP_PP);
     job.model.tied = 1;
     ck_assert_int_eq(fold_size(&job, GROUP_EMBED), 1);

@@ -27,6 +27,10 @@ START_TEST(published_strings_print_as_they_were)
 {
     static const struct { const char *text; int layers, mtp, pp, vpp; } row[] = {
         { "Et|(tt|)*30mL", 61, 1, 8, 4 },
+        { "Et*3|(tt|)*29m|L", 61, 1, 8, 4 },
+        { "Et|t*2m|L", 3, 1, 3, 1 },
+        { "Et|(tt|)*2t*2m*2|L", 7, 2, 5, 1 },
+        { "Et*2m|L", 2, 1, 2, 1 },
         { "Et|(tt|)*30L", 61, 0, 8, 4 },
         { "Et*4|(tttt|)*14tmL", 61, 1, 4, 4 },
     };
@@ -56,6 +60,21 @@ START_TEST(strings_place_layers)
     ck_assert_int_eq(layout_parse(&l, "E|tt|L", 2, 0, 3, 1, &d), OK);
     ck_assert_int_eq(l.first[1], 0);
     ck_assert_int_eq(l.first[2], 2);
+}
+END_TEST
+
+START_TEST(mtp_may_stand_before_the_loss)
+{
+    ck_assert_int_eq(layout_parse(&l, "Et*3|(tt|)*29m|L", 61, 1, 8, 4, &d), OK);
+    ck_assert(l.n_chunk == 32 && l.mtp_chunk == 30);
+    ck_assert(on(&l, 29) == 2 && on(&l, 30) == 0 && on(&l, 31) == 0);
+    for (int c = 0; c < 32; c++) ck_assert_int_eq(layout_states(&l, c), c == 31 ? 2 : 1);
+    ck_assert_int_eq(layout_parse(&l, "Ett|ttm*2|L", 4, 2, 3, 1, &d), OK);
+    ck_assert(l.mtp_chunk == 1 && l.mtp == 2 && layout_states(&l, 2) == 3);
+    ck_assert_int_eq(layout_parse(&l, "Ettm|L", 2, 1, 2, 1, &d), OK);
+    ck_assert_int_eq(l.mtp_chunk, 0);
+    ck_assert_int_eq(layout_parse(&l, "auto", 4, 1, 2, 1, &d), OK);
+    for (int c = 0; c < 2; c++) ck_assert_int_eq(layout_states(&l, c), 1);
 }
 END_TEST
 
@@ -112,7 +131,10 @@ END_TEST
 START_TEST(refusals_have_words_of_their_own)
 {
     static const struct { const char *text; int layers, mtp, pp, vpp; enum err e; const char *part[4]; } row[] = {
-        { "Et*3|(tt|)*29m|L", 61, 1, 8, 4, ERR_LIMIT, { "m on chunk 30", "L on chunk 31", "not supported yet" } },
+        { "Ett|ttm||L", 4, 1, 4, 1, ERR_CONFIG, { "nothing on chunk 2 of 4" } },
+        { "Ett|ttm|mL", 4, 2, 3, 1, ERR_LIMIT, { "m on chunk 1 and on chunk 2", "m*2" } },
+        { "Ett|ttLm", 4, 1, 2, 1, ERR_CONFIG, { "1 L", "last symbol" } },
+        { "Ettm|ttL", 4, 1, 2, 1, ERR_CONFIG, { "after m" } },
         { "", 4, 0, 1, 1, ERR_CONFIG, { "empty" } },
         { "Etx*4L", 4, 0, 1, 1, ERR_CONFIG, { "'x' at character 3" } },
         { "Et*L", 4, 0, 1, 1, ERR_CONFIG, { "number after '*' at character 4" } },
@@ -249,7 +271,7 @@ int main(void)
 {
     const TTest *const test[] = {
         deepseek_v3_over_32_chunks_is_the_published_string, published_strings_print_as_they_were,
-        strings_place_layers, uneven_split_counts_its_worst_stage, layers_that_do_not_divide_are_spread,
+        strings_place_layers, mtp_may_stand_before_the_loss, uneven_split_counts_its_worst_stage, layers_that_do_not_divide_are_spread,
         a_chunk_needs_a_layer, a_layout_of_other_sizes_names_both, refusals_have_words_of_their_own,
         auto_is_even_and_later_chunks_are_lighter, what_is_printed_reads_back, any_text_is_read_or_refused,
     };

@@ -255,6 +255,8 @@ START_TEST(every_rule_has_its_words)
         { QWEN "gpus 8 recompute selective:full+layernorm seq 4096 gbs 8", ERR_CONFIG,
           { "recompute full", "alone" } },
         { QWEN "gpus 8 domain-gpus 80 seq 4096 gbs 8", ERR_CONFIG, { "domain-gpus 80 is outside 1 to 72" } },
+        { MCORE "model megatron-22b gpus 4 mtp 1 layers 4 pp 4 layout Et|tt|tm|L seq 2048 gbs 8", ERR_LIMIT,
+          { "m on stage 2", "ties its tables", "0, 2 and 3", "mL at the end" } },
         { QWEN "gpus 8 mtp 1 pp 2 layout 24,23 seq 4096 gbs 8", ERR_CONFIG,
           { "layout places 47 layers", "has 48" } },
         { "model tiny-moe stack mcore-2510 system host precision bf16 gpus 2", ERR_CONFIG,

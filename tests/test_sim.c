@@ -51,6 +51,12 @@ static void assert_agree(const struct both *b, const char *what)
 
 static uint64_t state = 11;
 
+/* Longer over a boundary of more rows. */
+static double transfer_s(const struct program *pr, const struct op *o)
+{
+    return 3e-6 + 1e-7 * (double)(pr->buf[o->io.read[0] + o->io.write[0]].rows % 1021);
+}
+
 /* Durations over two decades; some ops of no time, some schedules without host time. */
 static void random_prices(struct both *b, struct arena *a)
 {
@@ -62,7 +68,7 @@ static void random_prices(struct both *b, struct arena *a)
         issue_s[i] = host == 0 ? 0 : 1e-6 * test_random(&state, host == 1 ? 4 : 60);
     }
     for (int i = 1; i < b->pr.n_op; i++)        /* what meets takes as long at every end */
-        if (op_family((enum op_kind)b->pr.op[i].kind) == FAMILY_P2P) b->op_s[i] = 7e-6;
+        if (op_family((enum op_kind)b->pr.op[i].kind) == FAMILY_P2P) b->op_s[i] = transfer_s(&b->pr, &b->pr.op[i]);
         else if (b->pr.op[i].group == GROUP_WORLD || b->pr.op[i].group == GROUP_EMBED) b->op_s[i] = 9e-6;
     b->c.given_s = b->op_s;
     b->c.given_issue_s = issue_s;
@@ -110,6 +116,10 @@ static const char *const jobs[] = {
     "model llama3-8b system h100-sxm gpus 16 pp 2 tp 4 gbs 32 seq 4096",
     "model tiny-moe system h100-sxm gpus 16 pp 2 tp 2 etp 2 ep 4 gbs 32 seq 64 dispatcher deepep",
     "model deepseek-v3 system h100-sxm gpus 64 pp 4 vpp 2 ep 16 gbs 64 seq 4096 ep-overlap 1 dispatcher hybridep",
+    "model deepseek-v3 system h100-sxm gpus 64 pp 8 vpp 4 ep 8 gbs 128 seq 4096 layout Et*3|(tt|)*29m|L",
+    "model deepseek-v3 layers 4 system h100-sxm gpus 16 tp 2 pp 2 vpp 2 ep 4 gbs 64 seq 4096 layout Et|tt|tm|L "
+    "ep-overlap 1 split-wgrad 1",
+    "model deepseek-v3 layers 4 system h100-sxm gpus 16 pp 4 ep 4 gbs 64 seq 4096 mtp 2 layout Et|tt|tm*2|L",
 };
 
 static void job_both(struct both *b, struct arena *a, const char *flags)
