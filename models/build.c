@@ -1,9 +1,11 @@
-/* Puts the blocks of every chunk together: forward, backward, reduction; then each stage's optimizer; then schedules. */
+/* Puts the blocks of every chunk together: forward, backward, reduction; then each stage's optimizer; then
+ * schedules. */
 #include "models/build.h"
 #include "models/sched.h"
 #include "models/spread.h"
 
-/* Of params and buckets; of ops and buffers for each layer: most need no more, and what is not touched costs nothing. */
+/* Of params and buckets; of ops and buffers for each layer: most need no more, and what is not touched costs
+ * nothing. */
 enum { FIRST_CAPACITY = 256 };
 
 static void arrays_init(struct build *b, int layers)
@@ -34,12 +36,17 @@ static void metrics_init(struct build *b)
     }
 }
 
-static struct build build_init(struct program *pr, struct arena *a, const struct job *j, int n_chunk, int n_stage,
-                               int layers)
+static struct build build_init(struct program *pr, struct arena *a, const struct job *j, int n_chunk,
+                               int n_stage, int layers)
 {
     const struct plan *p = &j->plan;
-    *pr = (struct program){ .n_chunk = n_chunk, .n_stage = n_stage, .n_micro = p->n_micro, .seq = p->seq,
-                            .topk = j->model.topk, .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) }, .round_B = (int32_t)j->stack.alloc_round_B,
+    *pr = (struct program){ .n_chunk = n_chunk,
+                            .n_stage = n_stage,
+                            .n_micro = p->n_micro,
+                            .seq = p->seq,
+                            .topk = j->model.topk,
+                            .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) },
+                            .round_B = (int32_t)j->stack.alloc_round_B,
                             .arena = a };
     for (int g = 0; g < GROUP_COUNT; g++) pr->group_size[g] = fold_size(j, (enum group)g);
     pr->targets = spread_targets(&j->model, p->ep) * p->etp;
@@ -62,7 +69,9 @@ struct body {
 
 static struct body body_init(struct build *b, int first, int n, int has_embedding, int has_mtp, int has_loss)
 {
-    struct body y = { .first = first, .n = n, .has_embedding = has_embedding, .has_mtp = has_mtp, .has_loss = has_loss };
+    struct body y = {
+        .first = first, .n = n, .has_embedding = has_embedding, .has_mtp = has_mtp, .has_loss = has_loss
+    };
     y.w = arena_alloc(b->arena, (size_t)(n + 1) * sizeof *y.w);
     y.k = arena_alloc(b->arena, (size_t)(n + 1) * sizeof *y.k);
     if (has_embedding) y.table = build_embedding_table(b);
@@ -77,7 +86,9 @@ static struct body body_init(struct build *b, int first, int n, int has_embeddin
 
 static void read_data(struct build *b, struct body *y)
 {
-    const int labels = y->has_loss ? 1 + b->j->plan.mtp : y->has_mtp ? b->j->plan.mtp : 0;     /* MTP embeds them */
+    const int labels = y->has_loss  ? 1 + b->j->plan.mtp
+                       : y->has_mtp ? b->j->plan.mtp
+                                    : 0; /* MTP embeds them */
     if (!y->has_embedding && !labels) return;
     const int words = b->j->stack.token_int64 ? 2 : 1;
     if (y->has_embedding) y->token = emit_buf(b, b->tok, words, DT_I32);
@@ -119,7 +130,8 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
     const int held = pipe && build_keep_holds_pipeline(b), hidden = b->j->model.hidden;
     const int64_t in = b->tok_sp * (pipe ? layout_states(l, b->chunk) : 1);
     const int64_t out = b->tok_sp * (pipe ? layout_states(l, b->chunk + 1) : 1);
-    int x_before = 0, dy_before = 0;    /* an earlier micro-batch's: its input by its loss graph, its output's gradient by a variable */
+    int x_before = 0, dy_before = 0; /* an earlier micro-batch's: its input by its loss graph, its output's
+                                        gradient by a variable */
     b->half = HALF_FWD;
     b->part = b->n_norm = 0;
     c->fwd = pr->n_op;

@@ -1,5 +1,6 @@
-/* Grouped-query attention, optionally with RMSNorm on every head of q and k (Qwen3). Tokens are sequence-parallel outside,
- * gathered over tp before the projections; K and V are gathered over cp, and gathered again in backward, not kept. */
+/* Grouped-query attention, optionally with RMSNorm on every head of q and k (Qwen3). Tokens are
+ * sequence-parallel outside, gathered over tp before the projections; K and V are gathered over cp, and
+ * gathered again in backward, not kept. */
 #include "models/build.h"
 
 /* As the matrices: one vector, or two when K/V heads are replicated over tp. */
@@ -95,14 +96,16 @@ static int own_keys(struct build *b, int dx)
 }
 
 /* k->o_part and k->lse from k->q and what it sees. */
-static void attend(struct build *b, const struct attention_w *w, int keys, int values, struct attention_kept *k)
+static void attend(struct build *b, const struct attention_w *w, int keys, int values,
+                   struct attention_kept *k)
 {
     const struct model *m = &b->j->model;
     const int heads = m->heads / b->j->plan.tp / (swaps(b) ? b->pr->group_size[GROUP_CP] : 1);
     k->o_part = emit_like(b, k->q, heads * model_v_dim(m));
     k->lse = emit_buf(b, b->pr->buf[k->q].rows, heads, DT_F32);
     emit(b, OP_ATTN, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { k->o_part, k->lse }, .read = { k->q, keys, values, w->sink.w } })->window = window(b);
+         (struct io){ .write = { k->o_part, k->lse }, .read = { k->q, keys, values, w->sink.w } })
+        ->window = window(b);
 }
 
 int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k)
@@ -134,10 +137,10 @@ int build_attention_fwd(struct build *b, const struct attention_w *w, int x, str
     return build_attention_core_fwd(b, w, x, k);
 }
 
-/* With recompute `core_attn` attention itself runs again; its output is kept all the same, the projection's gradient needs
- * it. */
-void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *kept, int *dq, int *dk,
-                              int *dv)
+/* With recompute `core_attn` attention itself runs again; its output is kept all the same, the projection's
+ * gradient needs it. */
+void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy,
+                              const struct attention_kept *kept, int *dq, int *dk, int *dv)
 {
     struct attention_kept again = *kept;
     const struct attention_kept *k = &again;
@@ -152,9 +155,12 @@ void build_attention_core_bwd(struct build *b, const struct attention_w *w, int 
         b->flags &= ~OP_RECOMPUTE;
     }
     *dq = emit_like(b, k->q, b->pr->buf[k->q].cols);
-    const int dkeys = emit_like(b, keys, b->pr->buf[keys].cols), dvalues = emit_like(b, values, b->pr->buf[values].cols);
+    const int dkeys = emit_like(b, keys, b->pr->buf[keys].cols),
+              dvalues = emit_like(b, values, b->pr->buf[values].cols);
     emit(b, OP_ATTN_BWD, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { *dq, dkeys, dvalues }, .add = { w->sink.g }, .read = { k->q, keys, values, k->o_part, k->lse, d_part } })
+         (struct io){ .write = { *dq, dkeys, dvalues },
+                      .add = { w->sink.g },
+                      .read = { k->q, keys, values, k->o_part, k->lse, d_part } })
         ->window = window(b);
     if (swaps(b)) *dq = emit_swap(b, *dq, 1);
     *dk = own_keys(b, dkeys);
@@ -162,12 +168,14 @@ void build_attention_core_bwd(struct build *b, const struct attention_w *w, int 
 }
 
 /* Through the projections: data gradient first, so that its reduction runs under the weight gradient. */
-static int project_bwd(struct build *b, const struct attention_w *w, const struct attention_kept *k, int dq, int dk, int dv)
+static int project_bwd(struct build *b, const struct attention_w *w, const struct attention_kept *k, int dq,
+                       int dk, int dv)
 {
     const int kv_apart = w->kv.w != 0;
     const int d = emit_buf(b, b->tok, (kv_apart ? 0 : b->pr->buf[dq].cols) + 2 * kv_cols(b), b->act);
     emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE,
-         kv_apart ? (struct io){ .write = { d }, .read = { dk, dv } } : (struct io){ .write = { d }, .read = { dq, dk, dv } });
+         kv_apart ? (struct io){ .write = { d }, .read = { dk, dv } }
+                  : (struct io){ .write = { d }, .read = { dq, dk, dv } });
     int dn_full = emit_dgrad(b, d, kv_apart ? w->kv : w->qkv);
     if (kv_apart) {
         const int dn_q = emit_dgrad(b, dq, w->qkv);

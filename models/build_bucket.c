@@ -1,8 +1,8 @@
-/* Parameters live in buckets: one weight buffer, one gradient buffer and one set of optimizer state per layer and way of
- * sharing, so that a reduction is one call and an optimizer part a slice, without copies.
- * Ways of sharing: DENSE (cut over tp, or tp is 1), REPLICATED (whole on every tp rank; gradients summed over tp first,
- * since with sequence parallelism every rank saw its own tokens), KV (K/V heads held by several tp ranks), TABLE (copies of
- * the input table on two stages), EXPERT (cut over ep and etp, shared over edp). */
+/* Parameters live in buckets: one weight buffer, one gradient buffer and one set of optimizer state per layer
+ * and way of sharing, so that a reduction is one call and an optimizer part a slice, without copies. Ways of
+ * sharing: DENSE (cut over tp, or tp is 1), REPLICATED (whole on every tp rank; gradients summed over tp
+ * first, since with sequence parallelism every rank saw its own tokens), KV (K/V heads held by several tp
+ * ranks), TABLE (copies of the input table on two stages), EXPERT (cut over ep and etp, shared over edp). */
 #include "models/build.h"
 #include <assert.h>
 #include <string.h>
@@ -89,13 +89,17 @@ static struct bucket *bucket_open(struct build *b, enum way way, int low)
     int32_t *open = &b->open[way + low * WAY_COUNT];
     if (*open) return &pr->bucket[*open - 1];
     if (pr->n_bucket == b->cap_bucket) {
-        pr->bucket = arena_grow(b->arena, pr->bucket, (size_t)b->cap_bucket, 2 * (size_t)b->cap_bucket, sizeof *pr->bucket);
+        pr->bucket = arena_grow(b->arena, pr->bucket, (size_t)b->cap_bucket, 2 * (size_t)b->cap_bucket,
+                                sizeof *pr->bucket);
         b->cap_bucket *= 2;
     }
     const enum group sum = sum_group(way);
     struct bucket *k = &pr->bucket[pr->n_bucket++];
-    *k = (struct bucket){ .sum_group = (uint8_t)sum, .share_group = way == WAY_EXPERT ? GROUP_EDP : GROUP_DPCP,
-                          .copies = (int16_t)pr->group_size[sum], .stage = (int16_t)b->stage, .chunk = (int16_t)b->chunk,
+    *k = (struct bucket){ .sum_group = (uint8_t)sum,
+                          .share_group = way == WAY_EXPERT ? GROUP_EDP : GROUP_DPCP,
+                          .copies = (int16_t)pr->group_size[sum],
+                          .stage = (int16_t)b->stage,
+                          .chunk = (int16_t)b->chunk,
                           .layer = (int16_t)b->layer };
     k->w = low ? 0 : root(b, 1, b->act, KEEP_WEIGHT);
     k->g = root(b, 1, grad_dtype(b), KEEP_GRADIENT);
@@ -120,7 +124,8 @@ static struct param *param_new(struct build *b)
 {
     struct program *pr = b->pr;
     if (pr->n_param == b->cap_param) {
-        pr->param = arena_grow(b->arena, pr->param, (size_t)b->cap_param, 2 * (size_t)b->cap_param, sizeof *pr->param);
+        pr->param = arena_grow(b->arena, pr->param, (size_t)b->cap_param, 2 * (size_t)b->cap_param,
+                               sizeof *pr->param);
         b->cap_param *= 2;
     }
     return &pr->param[pr->n_param++];
@@ -138,8 +143,15 @@ int build_param(struct build *b, enum param_name name, int rows, int cols, enum 
     const int w = view(b, k.w, at, here, wide);
     const int g = view(b, k.g, at, here, wide);
     pr->buf[k.w].rows = pr->buf[k.g].rows = at + here * wide;
-    *param_new(b) = (struct param){ .w = w, .g = g, .rows = rows, .cols = cols, .batch = batch, .layer = (int16_t)b->layer,
-                                    .stage = (int16_t)b->stage, .name = (uint8_t)name, .shard = (uint8_t)shard };
+    *param_new(b) = (struct param){ .w = w,
+                                    .g = g,
+                                    .rows = rows,
+                                    .cols = cols,
+                                    .batch = batch,
+                                    .layer = (int16_t)b->layer,
+                                    .stage = (int16_t)b->stage,
+                                    .name = (uint8_t)name,
+                                    .shard = (uint8_t)shard };
     return pr->n_param - 1;
 }
 
@@ -171,8 +183,13 @@ int build_constant(struct build *b, enum param_name name, int rows, int cols)
 {
     const int w = root(b, rows, DT_F32, KEEP_WEIGHT);
     b->pr->buf[w].cols = cols;
-    *param_new(b) = (struct param){ .w = w, .rows = rows, .cols = cols, .layer = (int16_t)b->layer, .stage = (int16_t)b->stage,
-                                    .name = (uint8_t)name, .shard = SHARD_NONE };
+    *param_new(b) = (struct param){ .w = w,
+                                    .rows = rows,
+                                    .cols = cols,
+                                    .layer = (int16_t)b->layer,
+                                    .stage = (int16_t)b->stage,
+                                    .name = (uint8_t)name,
+                                    .shard = SHARD_NONE };
     return w;
 }
 
@@ -204,8 +221,8 @@ static void reduce(struct build *b, const struct bucket *k)
         emit(b, OP_GRAD_SCATTER, emit_stream(share), share, (struct io){ .add = { k->g } });
 }
 
-/* Last layers first, as backward finishes them. Tables that two stages hold wait for the optimizer pass: a rendezvous across
- * stages inside a backward would hold the pipeline up. */
+/* Last layers first, as backward finishes them. Tables that two stages hold wait for the optimizer pass: a
+ * rendezvous across stages inside a backward would hold the pipeline up. */
 void build_bucket_reduce(struct build *b)
 {
     b->flags = OP_REDUCE;

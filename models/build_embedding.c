@@ -1,5 +1,6 @@
-/* The input table, cut over tp by vocabulary rows: every rank looks up all tokens of the cp slice, the sum over tp lands
- * sequence-parallel. A stage has at most one table, also when the loss (tied) or MTP uses it again. */
+/* The input table, cut over tp by vocabulary rows: every rank looks up all tokens of the cp slice, the sum
+ * over tp lands sequence-parallel. A stage has at most one table, also when the loss (tied) or MTP uses it
+ * again. */
 #include "models/build.h"
 
 int build_embedding_table(struct build *b)
@@ -7,7 +8,8 @@ int build_embedding_table(struct build *b)
     if (b->table[b->stage]) return b->table[b->stage] - 1;
     const int layer = b->layer;
     b->layer = -1;
-    const int table = build_param(b, PARAM_EMBEDDING, b->j->plan.vocab_padded, b->j->model.hidden, SHARD_ROWS, 0);
+    const int table =
+        build_param(b, PARAM_EMBEDDING, b->j->plan.vocab_padded, b->j->model.hidden, SHARD_ROWS, 0);
     build_bucket_close(b);
     b->layer = layer;
     b->table[b->stage] = table + 1;
@@ -17,7 +19,8 @@ int build_embedding_table(struct build *b)
 int build_embedding_fwd(struct build *b, int token, int table)
 {
     const int y = emit_buf(b, b->tok, b->j->model.hidden, b->act);
-    emit(b, OP_EMBED, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y }, .read = { token, b->pr->param[table].w } });
+    emit(b, OP_EMBED, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { y }, .read = { token, b->pr->param[table].w } });
     return emit_scatter(b, GROUP_TP, y);
 }
 

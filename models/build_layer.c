@@ -1,15 +1,18 @@
-/* One layer: a mixer (attention or Mamba), then a dense MLP or experts; layers of hybrids have one of the two.
- * With `full` recompute only its input is kept: the whole forward is emitted again in backward. */
+/* One layer: a mixer (attention or Mamba), then a dense MLP or experts; layers of hybrids have one of the
+ * two. With `full` recompute only its input is kept: the whole forward is emitted again in backward. */
 #include "models/build.h"
 
-enum { PARTS = 4 };     /* attention, dispatch, experts, combine: dense layers count as many, so that layers weave in step */
+enum {
+    PARTS = 4
+}; /* attention, dispatch, experts, combine: dense layers count as many, so that layers weave in step */
 
 struct layer_w build_layer_weights(struct build *b, struct layer_kind kind)
 {
     struct layer_w w = { .kind = kind };
     if (kind.mixer == MIXER_MAMBA) w.mamba = build_mamba_weights(b);
     if (kind.mixer == MIXER_ATTENTION) {
-        w.attention = b->j->model.attention == ATTENTION_MLA ? build_mla_weights(b) : build_attention_weights(b);
+        w.attention =
+            b->j->model.attention == ATTENTION_MLA ? build_mla_weights(b) : build_attention_weights(b);
         build_keep_rope(b);
     }
     if (kind.ffn == FFN_MOE) w.experts = build_moe_weights(b);

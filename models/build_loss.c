@@ -1,5 +1,5 @@
-/* The end of the model: final norm, vocabulary-parallel head and cross-entropy (largest, sum of exponentials and the label's
- * logit, each reduced over tp). Backward turns the logits into their gradient in place. */
+/* The end of the model: final norm, vocabulary-parallel head and cross-entropy (largest, sum of exponentials
+ * and the label's logit, each reduced over tp). Backward turns the logits into their gradient in place. */
 #include "models/build.h"
 
 static struct head_w head_weights(struct build *b)
@@ -7,7 +7,8 @@ static struct head_w head_weights(struct build *b)
     const struct model *m = &b->j->model;
     const int table = m->tied ? build_embedding_table(b) : 0;
     const int norm = build_param(b, PARAM_FINAL_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0);
-    const int head = m->tied ? table : build_param(b, PARAM_HEAD, b->j->plan.vocab_padded, m->hidden, SHARD_ROWS, 0);
+    const int head =
+        m->tied ? table : build_param(b, PARAM_HEAD, b->j->plan.vocab_padded, m->hidden, SHARD_ROWS, 0);
     build_bucket_close(b);
     return (struct head_w){ build_weight(b, norm), build_weight(b, head) };
 }
@@ -37,7 +38,8 @@ static void logit_gradient(struct build *b, const struct head_kept *k)
          (struct io){ .add = { k->logit }, .read = { k->label, k->max, k->sum } });
 }
 
-/* The head's input of all tokens. Some stacks gather into one buffer that every layer of this use shares for ever. */
+/* The head's input of all tokens. Some stacks gather into one buffer that every layer of this use shares for
+ * ever. */
 static int gather_input(struct build *b, int n)
 {
     if (!b->j->stack.output_gather || b->pr->group_size[GROUP_TP] == 1) return emit_gather(b, GROUP_TP, n);
@@ -54,7 +56,8 @@ void build_head_fwd(struct build *b, const struct head_w *w, int h, int label, s
     k->n = emit_norm(b, h, w->norm);
     k->logit = emit_gemm(b, gather_input(b, k->n), w->head);
     k->max = emit_buf(b, b->tok, 1, DT_F32);
-    emit(b, OP_XENT_MAX, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k->max }, .read = { k->logit } });
+    emit(b, OP_XENT_MAX, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { k->max }, .read = { k->logit } });
     emit_all_reduce(b, GROUP_TP, k->max, 1);
     k->sum = emit_buf(b, b->tok, 2, DT_F32);
     emit(b, OP_XENT_SUM, STREAM_COMPUTE, GROUP_NONE,
@@ -78,7 +81,8 @@ int build_head_bwd(struct build *b, const struct head_w *w, const struct head_ke
     return emit_norm_bwd(b, k->h, w->norm, dn, 0);
 }
 
-/* ---- all hidden states in one buffer, as they pass from MTP's chunk to that of the heads, and gradients back ---- */
+/* ---- all hidden states in one buffer, as they pass from MTP's chunk to that of the heads, and gradients
+ * back ---- */
 
 static void states_apart(struct build *b, int all, int h[1 + MODEL_MTP])
 {
@@ -98,7 +102,8 @@ static int states_joined(struct build *b, const int h[1 + MODEL_MTP])
 
 /* ---- the end of the model ---- */
 
-int build_loss_fwd(struct build *b, const struct loss_w *w, int x, const int label[1 + MODEL_MTP], struct loss_kept *k)
+int build_loss_fwd(struct build *b, const struct loss_w *w, int x, const int label[1 + MODEL_MTP],
+                   struct loss_kept *k)
 {
     const int mtp = b->j->plan.mtp;
     int h[1 + MODEL_MTP] = { x };

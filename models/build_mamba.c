@@ -1,15 +1,17 @@
-/* A Mamba-2 mixer (arXiv 2405.21060; Megatron-LM core/ssm/mamba_mixer.py): one projection in, then convolution,
- * chunked scan and gated norm as one op, one projection out. Heads and groups are cut over tp; over cp a swap
- * turns slices of the sequence into slices of the heads, since a scan needs all tokens before its own. Of the
- * scan only its input and its output before the norm are kept: states are computed again in backward, as the
- * fused kernels do. */
+/* A Mamba-2 mixer (arXiv 2405.21060; Megatron-LM core/ssm/mamba_mixer.py): one projection in, then
+ * convolution, chunked scan and gated norm as one op, one projection out. Heads and groups are cut over tp;
+ * over cp a swap turns slices of the sequence into slices of the heads, since a scan needs all tokens before
+ * its own. Of the scan only its input and its output before the norm are kept: states are computed again in
+ * backward, as the fused kernels do. */
 #include "models/build.h"
 
 struct mamba_w build_mamba_weights(struct build *b)
 {
     const struct model *m = &b->j->model;
-    const int h = m->hidden, in = model_mamba_in(m), dim = model_mamba_dim(m), conv = in - dim - m->mamba_heads;
-    const int scan = conv * (m->mamba_conv + 1) + 3 * m->mamba_heads + dim;     /* taps and shift; of a head; the norm */
+    const int h = m->hidden, in = model_mamba_in(m), dim = model_mamba_dim(m),
+              conv = in - dim - m->mamba_heads;
+    const int scan =
+        conv * (m->mamba_conv + 1) + 3 * m->mamba_heads + dim; /* taps and shift; of a head; the norm */
     struct mamba_w w;
     w.norm = build_weight(b, build_param(b, PARAM_ATTN_NORM, model_norm_rows(m), h, SHARD_NONE, 0));
     w.in = build_weight(b, build_param(b, PARAM_MAMBA_IN, in, h, SHARD_ROWS, 0));
@@ -50,7 +52,8 @@ int build_mamba_bwd(struct build *b, const struct mamba_w *w, int dy, const stru
     emit_wgrad(b, k->y, dy_full, w->out);
     const int din = emit_like(b, k->in, b->pr->buf[k->in].cols), state = states(b, k->in);
     emit(b, OP_SCAN_BWD, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { din, state }, .add = { w->scan.g }, .read = { k->in, k->raw, d_raw, w->scan.w } });
+         (struct io){
+             .write = { din, state }, .add = { w->scan.g }, .read = { k->in, k->raw, d_raw, w->scan.w } });
     const int din_sp = emit_swap(b, din, 1);
     const int dn = emit_scatter(b, GROUP_TP, emit_dgrad(b, din_sp, w->in));
     const int n = build_norm_again(b, k->x, w->norm, k->n, 1);

@@ -1,8 +1,9 @@
-/* Multi-head latent attention (DeepSeek-V2/V3): queries and keys through low-rank latents, one rotary key shared by all heads.
- * With q_lora 0 queries have no latent: their up-projection takes the normed input (DeepSeek-V2-Lite, Moonlight).
- * Down-projections are whole on every tp rank and work on its sequence-parallel tokens; what is gathered over tp are the
- * latents and the rotary key, not the hidden state (Megatron-LM multi_latent_attention.py). `mla_up_proj` computes the
- * up-projections again in backward, so q, k and v are not kept. */
+/* Multi-head latent attention (DeepSeek-V2/V3): queries and keys through low-rank latents, one rotary key
+ * shared by all heads. With q_lora 0 queries have no latent: their up-projection takes the normed input
+ * (DeepSeek-V2-Lite, Moonlight). Down-projections are whole on every tp rank and work on its
+ * sequence-parallel tokens; what is gathered over tp are the latents and the rotary key, not the hidden state
+ * (Megatron-LM multi_latent_attention.py). `mla_up_proj` computes the up-projections again in backward, so q,
+ * k and v are not kept. */
 #include "models/build.h"
 
 struct attention_w build_mla_weights(struct build *b)
@@ -15,10 +16,12 @@ struct attention_w build_mla_weights(struct build *b)
         w.q_a = build_weight(b, build_param(b, PARAM_Q_A, m->q_lora, h, SHARD_NONE, 0));
         w.q_a_norm = build_weight(b, build_param(b, PARAM_Q_A_NORM, 1, m->q_lora, SHARD_NONE, 0));
     }
-    w.q_b = build_weight(b, build_param(b, PARAM_Q_B, m->heads * qk, m->q_lora ? m->q_lora : h, SHARD_ROWS, 0));
+    w.q_b =
+        build_weight(b, build_param(b, PARAM_Q_B, m->heads * qk, m->q_lora ? m->q_lora : h, SHARD_ROWS, 0));
     w.kv_a = build_weight(b, build_param(b, PARAM_KV_A, m->kv_lora + m->qk_rope, h, SHARD_NONE, 0));
     w.kv_a_norm = build_weight(b, build_param(b, PARAM_KV_A_NORM, 1, m->kv_lora, SHARD_NONE, 0));
-    w.kv_b = build_weight(b, build_param(b, PARAM_KV_B, m->heads * (m->qk_nope + m->v_dim), m->kv_lora, SHARD_ROWS, 0));
+    w.kv_b = build_weight(
+        b, build_param(b, PARAM_KV_B, m->heads * (m->qk_nope + m->v_dim), m->kv_lora, SHARD_ROWS, 0));
     w.o = build_weight(b, build_param(b, PARAM_O, h, m->heads * m->v_dim, SHARD_COLS, 0));
     return w;
 }
@@ -42,7 +45,8 @@ static void down(struct build *b, const struct attention_w *w, int n, struct att
     if (!b->j->stack.split_views) {
         k->kv_latent = emit_like(b, kv_a, m->kv_lora);
         k->krope = emit_like(b, kv_a, m->qk_rope);
-        emit(b, OP_SPLIT, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k->kv_latent, k->krope }, .read = { kv_a } });
+        emit(b, OP_SPLIT, STREAM_COMPUTE, GROUP_NONE,
+             (struct io){ .write = { k->kv_latent, k->krope }, .read = { kv_a } });
     }
     k->kv_latent_n = emit_norm_slice(b, k->kv_latent, w->kv_a_norm, m->kv_lora);
 }
@@ -82,12 +86,13 @@ int build_mla_fwd(struct build *b, const struct attention_w *w, int x, struct at
 }
 
 /* dq, dk, dv -> gradients of the latents and the rotary key, in this rank's sequence slice. */
-static void up_bwd(struct build *b, const struct attention_w *w, const struct attention_kept *k, int dq, int dk, int dv,
-                   int d_latent[3])
+static void up_bwd(struct build *b, const struct attention_w *w, const struct attention_kept *k, int dq,
+                   int dk, int dv, int d_latent[3])
 {
     const struct model *m = &b->j->model;
     const int heads = m->heads / b->j->plan.tp;
-    const int dqb = emit_like(b, dq, heads * model_qk_dim(m)), dkvb = emit_like(b, dq, heads * (m->qk_nope + m->v_dim));
+    const int dqb = emit_like(b, dq, heads * model_qk_dim(m)),
+              dkvb = emit_like(b, dq, heads * (m->qk_nope + m->v_dim));
     const int dkrope = emit_like(b, dq, m->qk_rope);
     emit(b, OP_MLA_QKV_BWD, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { dqb, dkvb, dkrope }, .read = { dq, dk, dv } });
@@ -103,13 +108,15 @@ static void up_bwd(struct build *b, const struct attention_w *w, const struct at
 }
 
 /* Latents -> dn. */
-static int down_bwd(struct build *b, const struct attention_w *w, const struct attention_kept *k, const int d_latent[3])
+static int down_bwd(struct build *b, const struct attention_w *w, const struct attention_kept *k,
+                    const int d_latent[3])
 {
     const struct model *m = &b->j->model;
     const int dq_a = m->q_lora ? emit_norm_bwd(b, k->q_a, w->q_a_norm, d_latent[0], 0) : 0;
     const int dkv_latent = emit_norm_bwd(b, k->kv_latent, w->kv_a_norm, d_latent[1], 0);
     const int dkv_a = emit_like(b, dkv_latent, m->kv_lora + m->qk_rope);
-    emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { dkv_a }, .read = { dkv_latent, d_latent[2] } });
+    emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { dkv_a }, .read = { dkv_latent, d_latent[2] } });
     const int dn_q = m->q_lora ? emit_dgrad(b, dq_a, w->q_a) : d_latent[0];
     const int dn_kv = emit_dgrad(b, dkv_a, w->kv_a);
     const int n = m->q_lora ? build_norm_again(b, k->x, w->norm, k->n, 0) : k->q_a_n;

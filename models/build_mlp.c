@@ -1,4 +1,5 @@
-/* The dense MLP, also used inside the MoE block as the shared expert. Column-parallel up, row-parallel down. */
+/* The dense MLP, also used inside the MoE block as the shared expert. Column-parallel up, row-parallel down.
+ */
 #include "models/build.h"
 
 int build_norm_again(struct build *b, int x, struct weight norm, int kept, int one)

@@ -1,7 +1,7 @@
-/* The MoE half of a layer: router, permute, dispatch, (etp gather), grouped GEMMs with the routing weight applied in the
- * activation, combine, unpermute; the shared expert on this rank's own tokens. Combine's gradient is a dispatch, so both
- * halves share the walks to and fro (emit_to_experts, emit_to_tokens). Dispatchers that send whole tokens (emit_tokens.c)
- * neither permute before nor unpermute after. */
+/* The MoE half of a layer: router, permute, dispatch, (etp gather), grouped GEMMs with the routing weight
+ * applied in the activation, combine, unpermute; the shared expert on this rank's own tokens. Combine's
+ * gradient is a dispatch, so both halves share the walks to and fro (emit_to_experts, emit_to_tokens).
+ * Dispatchers that send whole tokens (emit_tokens.c) neither permute before nor unpermute after. */
 #include "models/build.h"
 
 struct moe_w build_moe_weights(struct build *b)
@@ -21,9 +21,10 @@ struct moe_w build_moe_weights(struct build *b)
     return w;
 }
 
-/* What the router leaves for backward beside scores and permutation, bytes a token: expert mask, mask after dropping, final
- * probabilities (bf16) and the auxiliary loss's softmax (fp32), E each; top-k indices and those of groups (int64, a group
- * gives topk / groups_kept); the fused permutation's row map (int32, 2 E + 1). */
+/* What the router leaves for backward beside scores and permutation, bytes a token: expert mask, mask after
+ * dropping, final probabilities (bf16) and the auxiliary loss's softmax (fp32), E each; top-k indices and
+ * those of groups (int64, a group gives topk / groups_kept); the fused permutation's row map (int32, 2 E +
+ * 1). */
 static int router_list_B(const struct model *m)
 {
     const int groups_B = m->groups > 1 ? 8 * m->groups * (m->topk / m->groups_kept) : 0;
@@ -36,7 +37,9 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     const struct model *m = &b->j->model;
     const int64_t sent = plan_even_rows(b->j, 0);
     const int logit = emit_buf(b, b->tok_sp, m->experts, DT_F32);
-    emit(b, OP_GEMM, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { logit }, .read = { k->n, w->router.w, w->router.bias } })->flags |= OP_ROUTER;
+    emit(b, OP_GEMM, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { logit }, .read = { k->n, w->router.w, w->router.bias } })
+        ->flags |= OP_ROUTER;
     const int mine = emit_buf(b, 1, m->experts, DT_I32);
     k->score = emit_buf(b, b->tok_sp, m->experts, DT_F32);
     k->to = (struct route){ 0 };
@@ -51,8 +54,9 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     else k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
     if (k->to.count == mine && !k->to.map) return;
     k->to.size = emit_buf(b, 2, 1, DT_I32);
-    struct op *sizes = emit(b, OP_SIZES, STREAM_COMPUTE, GROUP_NONE,
-                            (struct io){ .write = { k->to.size }, .read = { k->to.map ? k->to.map : k->to.count } });
+    struct op *sizes =
+        emit(b, OP_SIZES, STREAM_COMPUTE, GROUP_NONE,
+             (struct io){ .write = { k->to.size }, .read = { k->to.map ? k->to.map : k->to.count } });
     if (b->j->stack.host_reads) sizes->flags |= OP_HOST_READS;
 }
 
@@ -66,7 +70,8 @@ static int permute(struct build *b, int x, int perm)
 static int unpermute(struct build *b, int x, int perm, int residual)
 {
     const int y = emit_buf(b, b->tok_sp, b->pr->buf[x].cols, b->act);
-    emit(b, OP_UNPERMUTE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y }, .read = { x, perm, residual } });
+    emit(b, OP_UNPERMUTE, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { y }, .read = { x, perm, residual } });
     return y;
 }
 
@@ -118,20 +123,23 @@ static int moves_rows(enum op_kind k)
     }
 }
 
-/* Rows in every order that tokens took since op `first`: permuted, dispatched, sorted back, combined. The layer's forward
- * has a variable for each until it returns (Megatron-LM 23e00ed, core/transformer/moe/moe_layer.py). */
+/* Rows in every order that tokens took since op `first`: permuted, dispatched, sorted back, combined. The
+ * layer's forward has a variable for each until it returns (Megatron-LM 23e00ed,
+ * core/transformer/moe/moe_layer.py). */
 static void hold_rows(struct build *b, int first)
 {
     int x[4] = { 0 }, n = 0;
     for (int i = first; i < b->pr->n_op && n < LEN(x); i++) {
         const struct op *o = &b->pr->op[i];
-        if (moves_rows((enum op_kind)o->kind) && b->pr->buf[o->io.write[0]].cols == model_expert_in(&b->j->model))
+        if (moves_rows((enum op_kind)o->kind) &&
+            b->pr->buf[o->io.write[0]].cols == model_expert_in(&b->j->model))
             x[n++] = o->io.write[0];
     }
     emit_hold(b, x[0], x[1], x[2], x[3]);
 }
 
-/* Latent experts (arXiv 2603.07685, section 7.3): tokens go narrow before they are sent, and wide again when they are back. */
+/* Latent experts (arXiv 2603.07685, section 7.3): tokens go narrow before they are sent, and wide again when
+ * they are back. */
 static int from_latent(struct build *b, const struct moe_w *w, int base, int back, struct moe_kept *k)
 {
     k->latent = as_tokens(b, back, &k->to, 0);
@@ -146,7 +154,8 @@ static int to_latent_bwd(struct build *b, const struct moe_w *w, int dy, const s
     return dlatent;
 }
 
-static int from_latent_bwd(struct build *b, const struct moe_w *w, int drows, int dn_shared, int n, const struct moe_kept *k)
+static int from_latent_bwd(struct build *b, const struct moe_w *w, int drows, int dn_shared, int n,
+                           const struct moe_kept *k)
 {
     if (!w->down.w) return as_tokens(b, drows, &k->to, dn_shared);
     const int dlatent = as_tokens(b, drows, &k->to, 0), dn = emit_dgrad(b, dlatent, w->down);
@@ -167,7 +176,8 @@ static int experts_fwd(struct build *b, const struct moe_w *w, struct moe_kept *
     k->rows = send(b, x_send, &k->to, &k->prob);
     if (!base) base = shared(b, w, k);
     b->part++;
-    k->fc1 = emit_grouped_gemm(b, k->rows, w->routed.fc1, k->to.count, model_up(m) * m->expert_ffn / b->j->plan.etp);
+    k->fc1 = emit_grouped_gemm(b, k->rows, w->routed.fc1, k->to.count,
+                               model_up(m) * m->expert_ffn / b->j->plan.etp);
     k->act = emit_act(b, k->fc1, k->prob);
     const int y = emit_grouped_gemm(b, k->act, w->routed.fc2, k->to.count, model_expert_in(m));
     b->part++;
@@ -187,7 +197,8 @@ int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept
     return experts_fwd(b, w, k);
 }
 
-/* Recompute `moe`: forward again from the normed input, all inside one part of backward. Returns whether it was. */
+/* Recompute `moe`: forward again from the normed input, all inside one part of backward. Returns whether it
+ * was. */
 static int moe_again(struct build *b, const struct moe_w *w, struct moe_kept *k)
 {
     const int part = b->part;
@@ -209,9 +220,10 @@ static int moe_act(struct build *b, const struct moe_kept *k)
     return act;
 }
 
-/* dy's rows at the experts -> gradients of the dispatched rows and of their weights; the weight gradient of FC1 is the
- * caller's, who may start the way back first. */
-static void experts_bwd(struct build *b, const struct moe_w *w, const struct moe_kept *k, int d, int *drows, int *dprob, int *dfc1)
+/* dy's rows at the experts -> gradients of the dispatched rows and of their weights; the weight gradient of
+ * FC1 is the caller's, who may start the way back first. */
+static void experts_bwd(struct build *b, const struct moe_w *w, const struct moe_kept *k, int d, int *drows,
+                        int *dprob, int *dfc1)
 {
     const struct model *m = &b->j->model;
     const int act = moe_act(b, k);
@@ -230,7 +242,8 @@ static int route_bwd(struct build *b, const struct moe_w *w, const struct moe_ke
     if (k->lists) emit_hold(b, k->lists, 0, 0, 0);
     const int flags = b->flags;
     b->flags |= OP_ROUTER;
-    emit(b, OP_DGRAD, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { dn }, .read = { dlogit, w->router.w } });
+    emit(b, OP_DGRAD, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { dn }, .read = { dlogit, w->router.w } });
     emit_wgrad(b, n, dlogit, w->router);
     b->flags = flags;
     return dn;
@@ -248,7 +261,8 @@ static int shared_bwd(struct build *b, const struct moe_w *w, int dy, int n, con
     return build_mlp_inner_bwd(b, &w->shared, dy, n, &s);
 }
 
-/* With stack.moe_overlap the shared expert runs under the dispatch and FC1's weight gradient under the combine. */
+/* With stack.moe_overlap the shared expert runs under the dispatch and FC1's weight gradient under the
+ * combine. */
 int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *kept)
 {
     const int overlap = b->j->stack.moe_overlap;

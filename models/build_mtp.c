@@ -1,6 +1,7 @@
-/* Multi-token prediction, one depth (DeepSeek-V3 report, section 2.2): the next token's embedding and the hidden state before,
- * each normed, side by side through one projection, then its layers (one like the last) and the shared head. Its projection is
- * whole on every tp rank and works on the sequence-parallel tokens. Body and head are apart: they may stand on two chunks. */
+/* Multi-token prediction, one depth (DeepSeek-V3 report, section 2.2): the next token's embedding and the
+ * hidden state before, each normed, side by side through one projection, then its layers (one like the last)
+ * and the shared head. Its projection is whole on every tp rank and works on the sequence-parallel tokens.
+ * Body and head are apart: they may stand on two chunks. */
 #include "models/build.h"
 
 static struct weight build_mtp_norm(struct build *b)
@@ -46,7 +47,8 @@ static void leave(struct build *b)
     b->flags &= ~OP_MTP;
 }
 
-void build_mtp_head_fwd(struct build *b, const struct head_w *w, int depth, int h, int label, struct head_kept *k)
+void build_mtp_head_fwd(struct build *b, const struct head_w *w, int depth, int h, int label,
+                        struct head_kept *k)
 {
     enter(b, depth);
     build_head_fwd(b, w, h, label, k);
@@ -70,7 +72,8 @@ int build_mtp_fwd(struct build *b, const struct mtp_w *w, int depth, int h, int 
     k->en = emit_norm(b, k->e, w->enorm);
     k->hn = emit_norm(b, h, w->hnorm);
     k->cat = emit_like(b, h, 2 * b->j->model.hidden);
-    emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k->cat }, .read = { k->en, k->hn } });
+    emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .write = { k->cat }, .read = { k->en, k->hn } });
     int x = emit_gemm(b, k->cat, w->proj);
     k->layer = arena_alloc(b->arena, (size_t)w->n * sizeof *k->layer);
     for (int i = 0; i < w->n; i++) x = build_layer_fwd(b, &w->layer[i], x, &k->layer[i]);
@@ -78,7 +81,8 @@ int build_mtp_fwd(struct build *b, const struct mtp_w *w, int depth, int h, int 
     return x;
 }
 
-int build_mtp_bwd(struct build *b, const struct mtp_w *w, int depth, int dx, int dnext, int dh, const struct mtp_kept *k)
+int build_mtp_bwd(struct build *b, const struct mtp_w *w, int depth, int dx, int dnext, int dh,
+                  const struct mtp_kept *k)
 {
     enter(b, depth);
     if (dnext) dx = emit_add(b, dx, dnext);

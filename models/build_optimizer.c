@@ -1,5 +1,6 @@
-/* The optimizer pass of a stage: gradient norm over all ranks, then each rank updates its part of every bucket (distributed
- * optimizer, ZeRO-1) and the parts are gathered. The metric (losses, square sum) is reduced over the world in one call. */
+/* The optimizer pass of a stage: gradient norm over all ranks, then each rank updates its part of every
+ * bucket (distributed optimizer, ZeRO-1) and the parts are gathered. The metric (losses, square sum) is
+ * reduced over the world in one call. */
 #include "models/build.h"
 
 static void square_sums(struct build *b)
@@ -26,7 +27,8 @@ static void update(struct build *b, const struct bucket *k)
         emit(b, OP_ADAMW, STREAM_COMPUTE, share,
              (struct io){ .add = { k->w, k->master, k->m, k->v }, .read = { k->g, metric } });
     else
-        emit(b, OP_SGD, STREAM_COMPUTE, share, (struct io){ .add = { k->w, k->master }, .read = { k->g, metric } });
+        emit(b, OP_SGD, STREAM_COMPUTE, share,
+             (struct io){ .add = { k->w, k->master }, .read = { k->g, metric } });
     if (b->pr->group_size[share] > 1)
         emit(b, OP_PARAM_GATHER, emit_stream(share), share, (struct io){ .add = { k->w } });
 }

@@ -8,7 +8,8 @@ int emit_buf(struct build *b, int64_t rows, int cols, enum dtype t)
     if (pr->n_buf == b->cap_buf) {
         pr->buf = arena_grow(b->arena, pr->buf, (size_t)b->cap_buf, 2 * (size_t)b->cap_buf, sizeof *pr->buf);
         if (b->copies)
-            b->copies = arena_grow(b->arena, b->copies, (size_t)b->cap_buf, 2 * (size_t)b->cap_buf, sizeof *b->copies);
+            b->copies = arena_grow(b->arena, b->copies, (size_t)b->cap_buf, 2 * (size_t)b->cap_buf,
+                                   sizeof *b->copies);
         b->cap_buf *= 2;
     }
     pr->buf[pr->n_buf] = (struct buf){ .rows = rows, .cols = cols, .dtype = (uint8_t)t, .keep = KEEP_MICRO,
@@ -45,8 +46,15 @@ struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, st
         b->cap_op *= 2;
     }
     struct op *o = &pr->op[pr->n_op++];
-    *o = (struct op){ .kind = (uint8_t)k, .stream = (uint8_t)s, .group = (uint8_t)g, .half = (uint8_t)b->half,
-                      .flags = (uint8_t)b->flags, .layer = (int16_t)b->layer, .part = (int16_t)b->part, .copies = 1, .io = io };
+    *o = (struct op){ .kind = (uint8_t)k,
+                      .stream = (uint8_t)s,
+                      .group = (uint8_t)g,
+                      .half = (uint8_t)b->half,
+                      .flags = (uint8_t)b->flags,
+                      .layer = (int16_t)b->layer,
+                      .part = (int16_t)b->part,
+                      .copies = 1,
+                      .io = io };
     assert(op_io_fits(o, b->arity[k]));
     return o;
 }
@@ -118,7 +126,8 @@ int emit_norm(struct build *b, int x, struct weight w)
 int emit_norm_bwd(struct build *b, int x, struct weight w, int dy, int dres)
 {
     const int dx = emit_like(b, x, b->pr->buf[dy].cols), rstd = norm_stat_of(b, x, w);
-    compute(b, OP_NORM_BWD, (struct io){ .write = { dx }, .add = { w.g }, .read = { x, w.w, dy, dres, rstd } });
+    compute(b, OP_NORM_BWD,
+            (struct io){ .write = { dx }, .add = { w.g }, .read = { x, w.w, dy, dres, rstd } });
     return dx;
 }
 
@@ -159,7 +168,8 @@ int emit_dgrad(struct build *b, int dy, struct weight w)
 void emit_wgrad(struct build *b, int x, int dy, struct weight w)
 {
     const int from = operand(b, x, &w, AXIS_COLUMNS, 0), by = operand(b, dy, &w, AXIS_COLUMNS, 1);
-    compute(b, OP_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { from, by } })->flags |= OP_WEIGHT_GRAD;
+    compute(b, OP_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { from, by } })->flags |=
+        OP_WEIGHT_GRAD;
 }
 
 int emit_act(struct build *b, int fc1, int prob)
@@ -234,25 +244,28 @@ int emit_grouped_dgrad(struct build *b, int dy, struct weight w, int count, int 
 void emit_grouped_wgrad(struct build *b, int x, int dy, struct weight w, int count)
 {
     const int from = operand(b, x, &w, AXIS_COLUMNS, 0), by = operand(b, dy, &w, AXIS_COLUMNS, 1);
-    compute(b, OP_GROUPED_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { from, by, count } })->flags |=
-        OP_WEIGHT_GRAD;
+    compute(b, OP_GROUPED_WGRAD, (struct io){ .add = { w.g, w.bias_g }, .read = { from, by, count } })
+        ->flags |= OP_WEIGHT_GRAD;
 }
 
 int emit_routed(struct build *b, int like, const struct route *r, int at)
 {
-    const int y = emit_buf(b, plan_capacity_rows(b->j, at), b->pr->buf[like].cols, (enum dtype)b->pr->buf[like].dtype);
+    const int y =
+        emit_buf(b, plan_capacity_rows(b->j, at), b->pr->buf[like].cols, (enum dtype)b->pr->buf[like].dtype);
     b->pr->buf[y].size = r->size;
     b->pr->buf[y].size_at = at;
     return y;
 }
 
-/* Several local experts receive rows from several ranks: rows must be sorted by expert before the grouped GEMM. */
+/* Several local experts receive rows from several ranks: rows must be sorted by expert before the grouped
+ * GEMM. */
 static int needs_sort(const struct build *b)
 {
     return b->pr->group_size[GROUP_TPEP] > 1 && b->j->model.experts > b->j->plan.ep;
 }
 
-/* Rows of each expert up to what blocks of scales need (Megatron-LM moe_utils.py, padding fused into the permute). */
+/* Rows of each expert up to what blocks of scales need (Megatron-LM moe_utils.py, padding fused into the
+ * permute). */
 void emit_pad(struct build *b, int x)
 {
     struct buf *p = &b->pr->buf[x];

@@ -1,12 +1,13 @@
-/* Copies of low precision. A product of weights asks here for what it reads in place of each operand: along its
- * rows, or along its columns where it contracts over the other axis. One QUANTIZE a tensor makes both (or the
- * op that wrote it, in stacks that fuse the two); it grows by a copy when a reader asks, also when a weight
- * gradient asks long after forward: that copy then lives until then, and the tensor itself dies with its other
- * readers. What is gathered over tp is gathered as copies. Weights have copies that live for ever and are made
- * once a step. */
+/* Copies of low precision. A product of weights asks here for what it reads in place of each operand: along
+ * its rows, or along its columns where it contracts over the other axis. One QUANTIZE a tensor makes both (or
+ * the op that wrote it, in stacks that fuse the two); it grows by a copy when a reader asks, also when a
+ * weight gradient asks long after forward: that copy then lives until then, and the tensor itself dies with
+ * its other readers. What is gathered over tp is gathered as copies. Weights have copies that live for ever
+ * and are made once a step. */
 #include "models/emit.h"
 
-/* Megatron-LM core/fp8_utils.py, is_first_last_bf16_layer: what is no layer of the decoder is not one of them. */
+/* Megatron-LM core/fp8_utils.py, is_first_last_bf16_layer: what is no layer of the decoder is not one of
+ * them. */
 int emit_is_low(const struct build *b)
 {
     const struct plan *p = &b->j->plan;
@@ -67,7 +68,8 @@ static struct copies maker(struct build *b, int x)
     for (int i = b->pr->n_op - 1; i > 0 && i >= b->pr->n_op - JUST; i--) {
         const struct op *o = &b->pr->op[i];
         const int first = copies_at(b, (enum op_kind)o->kind);
-        if (first && o->io.write[0] == x && o->half == b->half) return (struct copies){ .op = i, .first = first };
+        if (first && o->io.write[0] == x && o->half == b->half)
+            return (struct copies){ .op = i, .first = first };
     }
     return (struct copies){ .op = quantize(b, x) };
 }
@@ -129,7 +131,8 @@ void emit_quantize_weights(struct build *b)
     for (int w = b->low_weights; w; w = b->copies[w].next) {
         if (b->pr->buf[w].stage != b->stage) continue;
         const int op = quantize(b, w);
-        for (int axis = 0; axis <= AXIS_COLUMNS; axis++) b->pr->op[op].io.write[axis] = b->copies[w].copy[axis];
+        for (int axis = 0; axis <= AXIS_COLUMNS; axis++)
+            b->pr->op[op].io.write[axis] = b->copies[w].copy[axis];
     }
 }
 

@@ -1,7 +1,8 @@
-/* Dispatchers that send whole tokens: nothing is permuted before they go, a token goes once to each rank that holds experts
- * of it, and arrives as rows sorted by expert; on the way back ranks add up what is one token's. They span etp x ep: a token
- * goes to every member of its experts' etp groups, so there is no gather over etp (Megatron-LM token_dispatcher.py,
- * MoEFlexTokenDispatcher). The kernel that permutes is part of the op (hybrid-ep: dispatch_with_permute). */
+/* Dispatchers that send whole tokens: nothing is permuted before they go, a token goes once to each rank that
+ * holds experts of it, and arrives as rows sorted by expert; on the way back ranks add up what is one
+ * token's. They span etp x ep: a token goes to every member of its experts' etp groups, so there is no gather
+ * over etp (Megatron-LM token_dispatcher.py, MoEFlexTokenDispatcher). The kernel that permutes is part of the
+ * op (hybrid-ep: dispatch_with_permute). */
 #include "models/emit.h"
 
 int emit_by_tokens(const struct build *b)
@@ -9,7 +10,8 @@ int emit_by_tokens(const struct build *b)
     return b->j->plan.dispatcher != DISPATCHER_ALLTOALL && b->pr->group_size[GROUP_TPEP] > 1;
 }
 
-/* DeepEP exchanges counts. HybridEP gathers the routing map, a byte a token and expert (fused_a2a.py, hybrid-ep guide). */
+/* DeepEP exchanges counts. HybridEP gathers the routing map, a byte a token and expert (fused_a2a.py,
+ * hybrid-ep guide). */
 void emit_tokens_plan(struct build *b, struct route *r, int mine)
 {
     if (b->j->plan.dispatcher == DISPATCHER_DEEPEP) {

@@ -1,7 +1,7 @@
-/* Schedules: which ops each pass runs, and which passes each stage takes. Ops exist once per chunk and half; a
- * pass only selects and orders them by id, so a merged or split pass prices and traces the same ops as a plain
- * one. Passes are made when a stage first takes them: those that exist are those that happen. Orders follow
- * Megatron-LM core/pipeline_parallel/schedules.py (get_schedule_table, get_pp_rank_microbatches). */
+/* Schedules: which ops each pass runs, and which passes each stage takes. Ops exist once per chunk and half;
+ * a pass only selects and orders them by id, so a merged or split pass prices and traces the same ops as a
+ * plain one. Passes are made when a stage first takes them: those that exist are those that happen. Orders
+ * follow Megatron-LM core/pipeline_parallel/schedules.py (get_schedule_table, get_pp_rank_microbatches). */
 #include "models/sched.h"
 #include <assert.h>
 
@@ -12,9 +12,9 @@ struct sched {                      /* what the functions below share while one 
     int32_t pp, vpp, n_slot, group, merged, split;
     int32_t room_pass, room_order, room_step;
     struct slot *slot;              /* forward order; backward takes the same with v mirrored */
-    int32_t *after;                 /* by REDUCE op: the backward op it is spliced in after; 0: left to OPTIM */
+    int32_t *after; /* by REDUCE op: the backward op it is spliced in after; 0: left to OPTIM */
     int32_t stage;                  /* being scheduled */
-    int32_t *made;                  /* its passes by (kind, v of the FWD half, v of the BWD half), -1: not yet */
+    int32_t *made; /* its passes by (kind, v of the FWD half, v of the BWD half), -1: not yet */
     struct slot weight;             /* BWD_WEIGHT still to run; micro -1: none */
 };
 
@@ -153,7 +153,8 @@ static int sched_pass_make(struct sched *s, enum pass_kind kind, int vf, int vb)
     struct program *pr = s->pr;
     if (pr->n_pass == s->room_pass) {
         s->room_pass = s->room_pass ? 2 * s->room_pass : 64;
-        pr->pass = arena_grow(pr->arena, pr->pass, (size_t)pr->n_pass, (size_t)s->room_pass, sizeof *pr->pass);
+        pr->pass =
+            arena_grow(pr->arena, pr->pass, (size_t)pr->n_pass, (size_t)s->room_pass, sizeof *pr->pass);
     }
     const int whole = kind == PASS_START || kind == PASS_OPTIM;
     const int f = whole ? s->stage : vf < 0 ? -1 : vf * s->pp + s->stage;
@@ -202,9 +203,9 @@ static struct slot sched_mirror(const struct sched *s, int k)
     return (struct slot){ s->slot[k].micro, s->vpp - 1 - s->slot[k].v };
 }
 
-/* Slot k of a stage: forward k, and the backward that is `warmup` behind. A split backward's weight half waits
- * until the next forward has been issued, so that the next stage gets its input sooner; woven or flushing it
- * follows at once. */
+/* Slot k of a stage: forward k, and the backward that is `warmup` behind. A split backward's weight half
+ * waits until the next forward has been issued, so that the next stage gets its input sooner; woven or
+ * flushing it follows at once. */
 static void sched_slot(struct sched *s, int k, int warmup)
 {
     const int has_f = k < s->n_slot, has_b = k >= warmup;
@@ -244,10 +245,10 @@ static void sched_slots(struct sched *s)
             for (int m = first; m < n && m < first + s->group; m++) s->slot[k++] = (struct slot){ m, v };
 }
 
-/* How far a rank's streams may be apart, in steps. Less costs less memory (an activation a step), too little is
- * a ring of ranks that wait for each other. Where a group has `spare` micro-batches more than stages, what the
- * last stage sends waits that many slots for the first to take it; found by unroll_check over all schedules
- * with pp 2..6, vpp 2..3, spare 0..6. */
+/* How far a rank's streams may be apart, in steps. Less costs less memory (an activation a step), too little
+ * is a ring of ranks that wait for each other. Where a group has `spare` micro-batches more than stages, what
+ * the last stage sends waits that many slots for the first to take it; found by unroll_check over all
+ * schedules with pp 2..6, vpp 2..3, spare 0..6. */
 static int sched_lead(const struct sched *s)
 {
     const int steps = (s->merged ? 1 : 2) + s->split, spare = s->vpp > 1 ? s->group - s->pp : 0;
