@@ -2,7 +2,7 @@
  * so that a trace read elsewhere is the same bytes. A file is not trusted: sizes, counts, ranges and order are
  * checked on reading, since everything behind joins by a merge of sorted keys. */
 #include "models/trace.h"
-#include "models/trace_file.h"
+#include "models/base/whole_file.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -121,16 +121,16 @@ static void trace_put_span(unsigned char *to, const struct span *s)
 
 enum err trace_write(const struct trace *t, const char *path, struct diag *d)
 {
-    struct trace_file file;
+    struct whole_file file;
     unsigned char head[HEAD_B], span[SPAN_B];
-    TRY(trace_file_open(&file, path, d));
+    TRY(whole_file_open(&file, path, d));
     trace_put_head(head, t);
     fwrite(head, 1, sizeof head, file.f);       /* errors stay in the stream until the commit */
     for (int64_t i = 0; i < t->n; i++) {
         trace_put_span(span, &t->span[i]);
         fwrite(span, 1, sizeof span, file.f);
     }
-    return trace_file_commit(&file, d);
+    return whole_file_commit(&file, d);
 }
 
 /* ---- reading ---- */

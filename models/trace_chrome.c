@@ -2,7 +2,7 @@
  * stream. Written as a stream of text: names come from ids, so nothing needs escaping, and a long trace needs
  * no memory. */
 #include "models/trace.h"
-#include "models/trace_file.h"
+#include "models/base/whole_file.h"
 #include <inttypes.h>
 
 struct chrome {
@@ -72,12 +72,12 @@ static void trace_chrome_span(struct chrome *c, const struct span *s)
 enum err trace_write_chrome(const struct trace *t, const struct program *pr, const struct job *j,
                             const char *path, struct diag *d)
 {
-    struct trace_file file;
+    struct whole_file file;
     TRY(trace_fits(t, pr, j, d));
-    TRY(trace_file_open(&file, path, d));
+    TRY(whole_file_open(&file, path, d));
     struct chrome c = { .f = file.f, .pr = pr, .j = j, .rank = -1 };
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", file.f);
     for (int64_t i = 0; i < t->n; i++) trace_chrome_span(&c, &t->span[i]);
     fputs("\n]}\n", file.f);
-    return trace_file_commit(&file, d);
+    return whole_file_commit(&file, d);
 }

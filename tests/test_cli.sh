@@ -125,7 +125,7 @@ answers 0 "steps[].step steps[].loss steps[].grad_norm steps[].step_s steps[].to
     run tiny-moe-8 --steps 3 --out here
 for f in plan.yaml trace.mft metrics.jsonl run.json; do [ -s here/$f ] || bad "run did not write $f"; done
 [ "$(wc -l <here/metrics.jsonl)" = 3 ] || bad "metrics.jsonl does not have a line a step"
-[ -z "$(ls here | grep '\.new$')" ] || bad "run left half-written files"
+[ -z "$(ls here | grep '\.part$')" ] || bad "run left half-written files"
 answers 0 "step.predicted_s step.predicted_at_load_s step.measured_s tflops.predicted tflops.measured memory.predicted_live_B
 memory.measured_live_B memory.predicted_arena_B memory.arena_B ops[].kind ops[].count ops[].predicted_s ops[].measured_s
 spans.joined unaccounted_s" compare here
