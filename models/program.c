@@ -1,4 +1,5 @@
 #include "models/program.h"
+#include <string.h>
 
 const char *program_pass_name(enum pass_kind k)
 {
@@ -33,9 +34,8 @@ static void mix_buf(uint64_t *h, const struct buf *b)
 
 static void mix_op(uint64_t *h, const struct op *o)
 {
-    const int64_t v[] = { o->kind, o->stream, o->group, o->half, o->flags, o->layer, o->part, o->copies };
+    const int64_t v[] = { o->kind, o->stream, o->group, o->half, o->flags, o->layer, o->part, o->copies, o->window };
     for (int i = 0; i < LEN(v); i++) mix(h, v[i]);
-    if (o->window) mix(h, o->window);
     for (int i = 0; i < OP_WRITES; i++) mix(h, o->io.write[i]);
     for (int i = 0; i < OP_ADDS; i++) mix(h, o->io.add[i]);
     for (int i = 0; i < OP_READS; i++) mix(h, o->io.read[i]);
@@ -62,5 +62,9 @@ uint64_t program_hash(const struct program *pr)
     mix(&h, pr->seq);
     mix(&h, pr->topk);
     mix(&h, pr->lead);
+    int64_t targets;
+    memcpy(&targets, &pr->targets, sizeof targets);
+    mix(&h, targets);
+    for (int at = 0; at < LEN(pr->even); at++) mix(&h, pr->even[at]);
     return h;
 }
