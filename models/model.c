@@ -1,6 +1,7 @@
 /* Reads configs/models and refuses architectures that cannot be. What follows from an architecture alone (kinds of
  * layers, parameters, FLOP per token) is model_count.c. */
 #include "models/model.h"
+#include "models/model_hf.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -231,7 +232,8 @@ enum err model_check(const struct model *m, struct diag *d)
 enum err model_fill(struct model *m, const struct cfg *c, struct diag *d)
 {
     struct model read = { 0 };
-    TRY(cfg_fill(&read, NULL, model_opts, model_n_opt, c, d));
+    if (model_hf_is(c)) TRY(model_hf_fill(&read, c, d));
+    else TRY(cfg_fill(&read, NULL, model_opts, model_n_opt, c, d));
     const enum err status = model_check(&read, d);
     if (status != OK) return cfg_locate(d, status, model_opts, model_n_opt, NULL, c);
     if (*read.name == '\0') cfg_stem(read.name, sizeof(read.name), c->name);

@@ -46,7 +46,8 @@ struct model {
 extern const struct opt model_opts[];
 extern const int model_n_opt;
 
-/* From a name or path; from a document. Both end with model_check, whose errors then get the place of the key. */
+/* From a name or path; from a document, which may be a Hugging Face config.json (model_hf.h). Both end with model_check,
+ * whose errors then get the place of the key. */
 enum err model_read(struct model *m, struct arena *a, const char *arg, struct diag *d);
 enum err model_fill(struct model *m, const struct cfg *c, struct diag *d);
 /* Sizes that cannot be: heads and groups that do not divide, top-k above the experts kept, ... (cases C09). */
