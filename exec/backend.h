@@ -4,6 +4,7 @@
 #ifndef EXEC_BACKEND_H
 #define EXEC_BACKEND_H
 #include "exec/comm.h"
+#include "exec/data.h"
 #include "models/program.h"
 
 /* True rows (the capacity of unsized ones), not more. p NULL: absent. */
@@ -12,12 +13,14 @@ struct operand { void *p; int64_t rows, cols; };
 struct call {
     const struct op *op; const struct program *pr; const struct job *job;
     struct coord at;                            /* where this rank sits                                       */
-    int32_t rank, iter, micro;                  /* micro -1: none                                             */
+    int32_t rank, iter, micro;                  /* iter: steps before this one; micro -1: none                                             */
     struct operand write[OP_WRITES], add[OP_ADDS], read[OP_READS];
     const struct comm_ops *comm_ops;
     struct comm *comm;                          /* of op.group; NULL when it has one member or is NONE        */
     int32_t me, members;                        /* index in the group, its size; SEND is 0 of 2, RECV 1 of 2  */
-    const uint8_t *text; int64_t text_n;        /* DATA reads it                                              */
+    const struct data *data; int32_t part;      /* DATA reads it; enum data_part                              */
+    int64_t first_seq;                          /* of the step, among all sequences of the run                */
+    double lr;                                  /* learning rate of the step                                  */
     float *score_gap;                           /* ROUTE lowers it                                            */
     struct diag *d;
 };

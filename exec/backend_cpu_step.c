@@ -11,17 +11,7 @@
 static int64_t sequence(const struct call *c, int64_t s)
 {
     const struct plan *p = &c->job->plan;
-    return (int64_t)c->iter * p->gbs + ((int64_t)c->micro * p->dp + c->at.dp) * p->mbs + s;
-}
-
-static enum err check_text(const struct call *c)
-{
-    const int64_t least = c->job->plan.seq + 4;
-    if (c->text_n >= least) return OK;
-    return fail(
-        c->d, ERR_CONFIG,
-        "the data has %lld bytes; sequences of %d tokens need at least %lld: shorten --seq or give more data",
-        (long long)c->text_n, c->job->plan.seq, (long long)least);
+    return c->first_seq + ((int64_t)c->micro * p->dp + c->at.dp) * p->mbs + s;
 }
 
 static int64_t rows_written(const struct call *c)
@@ -31,18 +21,27 @@ static int64_t rows_written(const struct call *c)
     return i < OP_WRITES ? c->write[i].rows : 0;
 }
 
-/* Tokens are bytes; the i-th write, where a stage wants it, is the text i further on. */
+static enum err take_token(int32_t *to, const struct call *c, int64_t at)
+{
+    const int64_t token = data_token(c->data, at);
+    *to = (int32_t)token;
+    if (token >= 0 && token < c->job->model.vocab) return OK;
+    return fail(c->d, ERR_CONFIG, "%.300s: token %lld is %lld; the model's vocabulary is 0 .. %d: it is another tokenizer's",
+                c->data->name, (long long)at, (long long)token, c->job->model.vocab - 1);
+}
+
+/* The i-th write, where a stage wants it, is the stream i further on. */
 enum err backend_cpu_data(const struct call *c)
 {
     const struct rope at = backend_cpu_positions(c);
-    const int local = at.seq / at.cp, vocab = c->job->model.vocab;
+    const int local = at.seq / at.cp;
     const int64_t rows = rows_written(c);
-    TRY(check_text(c));
+    TRY(data_check(c->data, (enum data_part)c->part, at.seq, c->d));
     for (int64_t r = 0; r < rows; r++) {
-        const int64_t start = sequence(c, r / local) * at.seq % (c->text_n - at.seq - 3);
+        const int64_t start = data_start(c->data, (enum data_part)c->part, at.seq, sequence(c, r / local));
         const int64_t from = start + rope_position((int)(r % local), at.seq, at.cp, at.index);
         for (int i = 0; i < OP_WRITES; i++)
-            if (c->write[i].p) ((int32_t *)c->write[i].p)[r] = c->text[from + i] % vocab;
+            if (c->write[i].p) TRY(take_token((int32_t *)c->write[i].p + r, c, from + i));
     }
     return OK;
 }
@@ -82,7 +81,7 @@ enum err backend_cpu_adamw(const struct call *c)
     const int64_t n = slice(c, c->read[0]);
     const float *g = c->read[0].p;
     float *w = c->add[0].p;
-    const struct optimizer_adamw o = {.lr = p->lr,
+    const struct optimizer_adamw o = {.lr = c->lr,
                                       .beta1 = p->beta1,
                                       .beta2 = p->beta2,
                                       .eps = p->adam_eps,
@@ -97,7 +96,7 @@ enum err backend_cpu_sgd(const struct call *c)
     const int64_t n = slice(c, c->read[0]);
     const float *g = c->read[0].p;
     float *w = c->add[0].p;
-    return optimizer_sgd_ref(w + c->me * n, c->add[1].p, g + c->me * n, n, c->job->plan.lr, clip_scale(c));
+    return optimizer_sgd_ref(w + c->me * n, c->add[1].p, g + c->me * n, n, c->lr, clip_scale(c));
 }
 
 /* A framework's reference: no work, only a use. */

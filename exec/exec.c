@@ -32,7 +32,7 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
         return fail(d, ERR_CONFIG,
                     "precision bf16 does not run on the cpu backend, only fp32; use --precision fp32");
     if (ask->steps < 1) return fail(d, ERR_CONFIG, "--steps %d; at least 1 is needed", ask->steps);
-    if (ask->text_n < 1) return fail(d, ERR_CONFIG, "the training text is empty; at least 1 byte is needed");
+    if (!ask->data && ask->text_n < 1) return fail(d, ERR_CONFIG, "the training text is empty; at least 1 byte is needed");
     TRY(unroll_check(u, pr, 1, d));
     return exec_fits(u, j, d);
 }
@@ -53,6 +53,7 @@ static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d
     const int traced = x->ask->iters_traced;
     pthread_mutex_init(&x->lock, NULL);
     x->backend = x->ask->backend ? x->ask->backend : backend_cpu_launch;
+    x->data = x->ask->data ? *x->ask->data : data_of_text(x->ask->text, x->ask->text_n);
     x->shm = comm_shm_open(a, x->ask->timeout_s);
     x->n_rank = x->j->plan.gpus;
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;

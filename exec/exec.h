@@ -4,24 +4,31 @@
 #ifndef EXEC_EXEC_H
 #define EXEC_EXEC_H
 #include "exec/backend.h"
+#include "exec/data.h"
 #include "models/trace.h"
 #include "models/unroll.h"
 
-struct exec_ask {
-    int steps, iters_traced;                /* spans of the first iters_traced steps are kept (0: all)        */
-    const uint8_t *text; int64_t text_n;    /* byte-level tokens, cyclic                                      */
-    int poison;                             /* fill every life with NaN bytes at birth and death (tests)      */
-    double timeout_s;                       /* of a collective; <= 0: waits for ever                          */
-    launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_launch              */
-    void *user;                             /* of the two hooks, either of which may be NULL                  */
-    /* May overwrite initial values in a rank's arena (a checkpoint, a test). One rank after the other. */
-    void (*before)(void *user, int rank, const struct unroll *u, char *arena);
-    /* After each step, the rank's streams idle, with its arena. Concurrently on all ranks. */
-    void (*after_step)(void *user, int rank, int step, const struct unroll *u, const char *arena);
-};
 /* loss, mtp_loss: means over the step's tokens; what is trained is loss + model.mtp_weight mtp_loss. grad_norm:
  * before clipping. step_s: from the last rank's end of the step before to the last rank's end. */
 struct exec_step { double loss, mtp_loss, grad_norm, step_s; };
+struct exec_ask {
+    int steps, iters_traced;                /* spans of the first iters_traced steps are kept (0: all)        */
+    const uint8_t *text; int64_t text_n;    /* byte-level tokens, in order, when there is no data             */
+    const struct data *data;                /* what is trained on; NULL: the text                             */
+    int32_t part;                           /* enum data_part                                                 */
+    int64_t first_step, first_seq;          /* steps and sequences that came before the first one             */
+    int stop_at_nan;                        /* ERR_NO after a step whose loss or gradient norm is not finite  */
+    int poison;                             /* fill every life with NaN bytes at birth and death (tests)      */
+    double timeout_s;                       /* of a collective; <= 0: waits for ever                          */
+    launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_launch              */
+    void *user;                             /* of the hooks, any of which may be NULL                  */
+    /* May overwrite initial values in a rank's arena (a checkpoint, a test). One rank after the other. */
+    void (*before)(void *user, int rank, const struct unroll *u, char *arena);
+    /* After each step of rank 0; step_s of it is 0. Before after_step. */
+    void (*report)(void *user, int step, const struct exec_step *s);
+    /* After each step, the rank's streams idle, with its arena. Concurrently on all ranks. */
+    void (*after_step)(void *user, int rank, int step, const struct unroll *u, const char *arena);
+};
 struct exec_result {
     struct exec_step *step; int n_step;
     struct trace trace;                     /* measured                                                       */

@@ -1,6 +1,7 @@
 /* Turns an item into a call: ids become addresses, capacities become true row counts. Deps have made sure that
  * the size buffers were written, so rows are read here, right before the launch. */
 #include "exec/exec_rank.h"
+#include "exec/lr.h"
 #include "kernels/exchange.h"
 #include <math.h>
 
@@ -46,11 +47,12 @@ enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, i
     const struct exec_shared *x = r->x;
     const struct op *o = &x->pr->op[it->op];
     const int p2p = op_family((enum op_kind)o->kind) == FAMILY_P2P;
-    *c = (struct call){ .op = o, .pr = x->pr, .job = x->j, .at = r->at, .rank = r->rank, .iter = step,
+    *c = (struct call){ .op = o, .pr = x->pr, .job = x->j, .at = r->at, .rank = r->rank, .iter = (int32_t)(x->ask->first_step + step),
                         .micro = it->micro, .comm_ops = &comm_shm, .comm = r->comm[o->group][o->stream],
                         .me = p2p ? o->kind == OP_RECV : r->me[o->group],
-                        .members = p2p ? 2 : r->members[o->group], .text = x->ask->text,
-                        .text_n = x->ask->text_n, .score_gap = &r->score_gap, .d = d };
+                        .members = p2p ? 2 : r->members[o->group], .data = &x->data,
+                        .part = x->ask->part, .first_seq = x->ask->first_seq + (int64_t)step * x->j->plan.gbs,
+                        .lr = lr_at(&x->j->plan, x->ask->first_step + step), .score_gap = &r->score_gap, .d = d };
     if (c->comm) comm_shm.say(c->comm, op_name((enum op_kind)o->kind));
     return exec_bind_io(c, r, it, d);
 }

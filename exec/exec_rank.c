@@ -171,12 +171,29 @@ static void exec_rank_read_metrics(struct exec_rank *r, int step)
     r->step[step] = (struct exec_step){ .loss = m[0], .mtp_loss = m[1], .grad_norm = sqrt(m[2]) };
 }
 
+/* All ranks hold the same losses: the first one speaks. */
+static int exec_rank_finite(struct exec_rank *r, int step)
+{
+    const struct exec_step *s = &r->step[step];
+    const struct plan *p = &r->x->j->plan;
+    struct diag d;
+    if (r->rank != 0 || (isfinite(s->loss) && isfinite(s->mtp_loss) && isfinite(s->grad_norm))) return 1;
+    exec_rank_fail(r,
+                   fail(&d, ERR_NO,
+                        "step %lld: loss or gradient norm is no finite number; lower lr (%g), or clip (%g)",
+                        (long long)r->x->ask->first_step + step, p->lr, p->clip),
+                   &d);
+    return 0;
+}
+
 static int exec_rank_step(struct exec_rank *r, int step)
 {
     const struct exec_ask *ask = r->x->ask;
     if (!exec_rank_issue(r, step) || !exec_rank_drain(r, step)) return 0;
     r->end_ns[step] = bell_now_ns();
     exec_rank_read_metrics(r, step);
+    if (ask->report && r->rank == 0) ask->report(ask->user, step, &r->step[step]);
+    if (ask->stop_at_nan && !exec_rank_finite(r, step)) return 0;
     if (ask->after_step) ask->after_step(ask->user, r->rank, step, r->u, r->arena);
     return exec_rank_canary(r, step);
 }

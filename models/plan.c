@@ -11,6 +11,7 @@ static const char *const plan_optimizers[] = { "adamw", "sgd", NULL };
 static const char *const plan_moments[]    = { "fp32", "bf16", "fp8", NULL };
 static const char *const plan_grads[]      = { "fp32", "bf16", NULL };
 static const char *const plan_masters[]    = { "fp32", "remainder", NULL };
+static const char *const plan_decays[]     = { "constant", "cosine", "wsd", NULL };
 static const char *const plan_loads[]      = { "balanced", "worst", NULL };
 static const struct word plan_auto[]       = { { "auto", -1 }, { NULL, 0 } };
 static const struct word plan_auto_0[]     = { { "auto", 0 }, { NULL, 0 } };
@@ -71,6 +72,11 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "entries the tokenizer adds before padding (Megatron's null tokenizer: 1)")                            \
     X("domain-gpus", INT, domain_gpus, 0, plan_auto_0, 1, GPUS, "auto", "GPUs used of each NVLink domain")   \
     X("lr", NUMBER, lr, 0, 0, 0, 1e6, "1e-3", "learning rate")                                               \
+    X("lr-decay", NAME, lr_decay, plan_decays, 0, 0, 0, "constant", "after the warm-up; wsd: straight, at the end")  \
+    X("lr-warmup", INT, lr_warmup, 0, 0, 0, 1000000000, "0", "steps in which it rises")                       \
+    X("lr-steps", INT, lr_steps, 0, plan_auto_0, 1, 1000000000, "auto", "steps after which it has decayed; auto: the run's") \
+    X("lr-min", NUMBER, lr_min, 0, 0, 0, 1, "0.1", "what is left of it at the end")                           \
+    X("lr-cooldown", NUMBER, lr_cooldown, 0, 0, 0, 1, "0.2", "wsd: part of lr-steps in which it decays")       \
     X("weight-decay", NUMBER, weight_decay, 0, 0, 0, 1e6, "0.1", "AdamW: decoupled, of every parameter")     \
     X("beta1", NUMBER, beta1, 0, 0, 0, 0.999999, "0.9", "AdamW: decay of the first moment")                  \
     X("beta2", NUMBER, beta2, 0, 0, 0, 0.999999, "0.95", "AdamW: decay of the second moment")                \

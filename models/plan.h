@@ -12,6 +12,7 @@
 enum order     { ORDER_TP_CP_EP_DP_PP, ORDER_TP_CP_EP_PP_DP };      /* leftmost varies fastest */
 enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum state_type { STATE_FP32, STATE_BF16, STATE_FP8 };     /* of main gradients (not FP8), of moments     */
+enum lr_decay { LR_DECAY_CONSTANT, LR_DECAY_COSINE, LR_DECAY_WSD };     /* after the warm-up (exec/lr.h)          */
 enum master    { MASTER_FP32, MASTER_REMAINDER };           /* REMAINDER: the low 16 bits; bf16 weights are the high ones */
 enum load_kind { LOAD_BALANCED, LOAD_WORST };
 
@@ -40,6 +41,8 @@ struct plan {
     int32_t vocab_extra;                            /* entries that the tokenizer adds to the model's            */
     int32_t domain_gpus;                            /* GPUs used of each NVLink domain; 0: chosen                */
     double lr, weight_decay, beta1, beta2, adam_eps, clip;      /* of the optimizer; clip 0: none                */
+    int32_t lr_decay, lr_warmup, lr_steps;          /* enum lr_decay; steps; steps at whose end it is done, 0: of the run */
+    double lr_min, lr_cooldown;                     /* at the end, over lr; wsd: the part of lr_steps that decays  */
     int32_t seed;
     /* resolved */
     int32_t dp, edp, n_micro;                       /* per pipeline: micro-batches in a step                     */

@@ -24,7 +24,7 @@ static struct job job_init(void)
 
 static struct call call_init(const struct job *j, const struct op *o, struct diag *d)
 {
-    return (struct call){.op = o, .pr = &program, .job = j, .members = 1, .d = d};
+    return (struct call){.op = o, .pr = &program, .job = j, .members = 1, .lr = j->plan.lr, .d = d};
 }
 
 START_TEST(every_kind_has_a_launcher)
@@ -50,7 +50,8 @@ static void read_step(int (*seen)[SEQ], const struct job *j, const uint8_t *text
     int32_t token[256], label[256], label2[256];
     struct diag d;
     struct call c = call_init(j, &o, &d);
-    c.text = text, c.text_n = TEXT, c.iter = iter, c.at = at;
+    const struct data data = data_of_text(text, TEXT);
+    c.data = &data, c.first_seq = iter * GBS, c.at = at;
     c.write[0] = (struct operand){token, rows, 1};
     c.write[1] = (struct operand){label, rows, 1};
     c.write[2] = (struct operand){label2, rows, 1};
@@ -96,11 +97,12 @@ START_TEST(short_text_is_refused)
     struct diag d = {""};
     struct call c = call_init(&j, &o, &d);
     c.write[1] = (struct operand){label, SEQ, 1};
-    c.text = text, c.text_n = SEQ + 4;
+    struct data data = data_of_text(text, SEQ + 4);
+    c.data = &data;
     ck_assert_int_eq(backend_cpu_launch[OP_DATA](&c), OK); /* labels without tokens: a last stage */
-    c.text_n = SEQ + 3;
+    data = data_of_text(text, SEQ + 3);
     ck_assert_int_eq(backend_cpu_launch[OP_DATA](&c), ERR_CONFIG);
-    ck_assert_ptr_nonnull(strstr(d.text, "19 bytes"));
+    ck_assert_ptr_nonnull(strstr(d.text, "19 tokens"));
 }
 END_TEST
 

@@ -6,16 +6,13 @@
 #include "tools/args.h"
 #include "tools/save.h"
 #include "tools/verb.h"
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { RUN_DATA_B = 1 << 30 };
 static const char *const backends[] = { "cpu", NULL }, *const comms[] = { "shm", NULL };
 static const char *const rank_kinds[] = { "thread", NULL };
 
@@ -31,7 +28,7 @@ static const struct opt flags[] = {
     { .key = "trace-steps", ARGS_INT(struct run_flags, traced, 1, 1000, "20"),
       .help = "the first steps whose spans are kept for compare" },
     { .key = "data", ARGS_TEXT(struct run_flags, data, ""),
-      .help = "train on the bytes of this file; default: a built-in text" },
+      .help = "train on a text (a byte is a token) or a pair .bin .idx of Megatron-LM; default: a built-in text" },
     { .key = "out", ARGS_TEXT(struct run_flags, out, "moefold-run"),
       .help = "directory for plan, trace and metrics" },
     { .key = "timeout", .type = OPT_NUMBER, .unit = UNIT_S, ARGS_AT(struct run_flags, timeout_s), .lo = 0.1,
@@ -64,46 +61,27 @@ static const struct report_col sum_cols[] = {
 };
 
 /* All that a run is made of; lives in one arena. */
-struct run { struct job job; struct program pr; struct unroll *u; struct exec_ask ask; struct exec_result r; };
+struct run { struct data data; struct job job; struct program pr; struct unroll *u; struct exec_ask ask; struct exec_result r; };
 
 /* ---- data ---- */
 
-static enum err read_file(struct exec_ask *ask, struct arena *a, const char *path, struct diag *d)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f) return fail(d, ERR_IO, "--data: %s: %s", path, strerror(errno));
-    struct stat s;
-    enum err e = OK;
-    if (fstat(fileno(f), &s) != 0 || !S_ISREG(s.st_mode))
-        e = fail(d, ERR_IO, "--data: %s: is no plain file", path);
-    else if (fseek(f, 0, SEEK_END) != 0 || (ask->text_n = ftell(f)) < 0)
-        e = fail(d, ERR_IO, "--data: %s: %s", path, strerror(errno));
-    else if (ask->text_n < 2)
-        e = fail(d, ERR_CONFIG, "--data: %s has %lld byte(s); at least 2 are needed", path, (long long)ask->text_n);
-    else if (ask->text_n > RUN_DATA_B)
-        e = fail(d, ERR_LIMIT, "--data: %s has %lld bytes; at most %d are read", path, (long long)ask->text_n,
-                 RUN_DATA_B);
-    if (e == OK) {
-        uint8_t *text = arena_alloc(a, (size_t)ask->text_n);
-        rewind(f);
-        if (fread(text, 1, (size_t)ask->text_n, f) != (size_t)ask->text_n)
-            e = fail(d, ERR_IO, "--data: %s: cannot be read", path);
-        ask->text = text;
-    }
-    fclose(f);
-    return e;
-}
-
 /* The text that travels inside the program: the licence. */
-static enum err embedded_text(struct exec_ask *ask, struct diag *d)
+static enum err embedded_text(struct data *x, struct diag *d)
 {
     for (int i = 0; i < cfg_embedded_n; i++) {
         if (strcmp(cfg_embedded[i].kind, "texts") != 0) continue;
-        ask->text = (const uint8_t *)cfg_embedded[i].text;
-        ask->text_n = (int64_t)strlen(cfg_embedded[i].text);
+        *x = data_of_text((const uint8_t *)cfg_embedded[i].text, (int64_t)strlen(cfg_embedded[i].text));
         return OK;
     }
     return fail(d, ERR_IO, "--data: no text was built in; name a file");
+}
+
+static enum err open_data(struct data *x, struct arena *a, const struct run_flags *f, const struct plan *p, struct diag *d)
+{
+    TRY(*f->data ? data_open(x, a, f->data, 0, d) : embedded_text(x, d));
+    x->shuffle = *f->data != '\0';
+    x->seed = (uint64_t)p->seed;
+    return data_check(x, DATA_TRAIN, p->seq, d);
 }
 
 /* ---- progress ---- */
@@ -132,7 +110,8 @@ static enum err prepare(struct run *r, struct arena *a, const struct args *args,
                         struct diag *d)
 {
     TRY(args_job(&r->job, a, args, 1, d));
-    TRY(*f->data ? read_file(&r->ask, a, f->data, d) : embedded_text(&r->ask, d));
+    TRY(open_data(&r->data, a, f, &r->job.plan, d));
+    r->ask.data = &r->data;
     TRY(save_directory(f->out, d));
     program_build(&r->pr, a, &r->job);
     r->u = arena_alloc(a, (size_t)r->pr.n_stage * sizeof *r->u);
@@ -229,7 +208,9 @@ static enum err answer(struct arena *a, const struct args *args, const struct ru
         r->ask.after_step = show_progress;
         r->ask.user = &progress;
     }
-    TRY(exec_run(&r->r, a, &r->pr, r->u, &r->job, &r->ask, d));
+    const enum err ran = exec_run(&r->r, a, &r->pr, r->u, &r->job, &r->ask, d);
+    data_close(&r->data);
+    TRY(ran);
     const struct sum_row sum = sum_up(a, r, f->out);
     const struct report_list steps = { step_cols, LEN(step_cols), step_rows(a, r), sizeof(struct step_row),
                                        r->r.n_step };
