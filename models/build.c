@@ -22,6 +22,8 @@ static void arrays_init(struct build *b, int layers)
     b->gathered = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->gathered);
     b->roped = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->roped);
     b->table = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->table);
+    b->table_unit = arena_alloc(b->arena, (size_t)pr->n_stage * sizeof *b->table_unit);
+    if (b->j->plan.fsdp) b->bound = arena_alloc(b->arena, (size_t)b->cap_buf * sizeof *b->bound);
     if (recipe_is_low(b->recipe)) b->copies = arena_alloc(b->arena, (size_t)b->cap_buf * sizeof *b->copies);
     pr->n_buf = pr->n_op = 1;
 }
@@ -64,6 +66,7 @@ struct body {
     int first, n;               /* layers */
     struct layer_w *w; struct layer_kept *k;
     int has_embedding, has_mtp, has_loss, token, label[1 + MODEL_MTP], table;
+    int unit, loss_unit, loss_end;      /* of its first layer; of the model's end: first, behind the last */
     struct loss_w loss_w; struct loss_kept loss_k;
 };
 
@@ -75,12 +78,15 @@ static struct body body_init(struct build *b, int first, int n, int has_embeddin
     y.w = arena_alloc(b->arena, (size_t)(n + 1) * sizeof *y.w);
     y.k = arena_alloc(b->arena, (size_t)(n + 1) * sizeof *y.k);
     if (has_embedding) y.table = build_embedding_table(b);
+    y.unit = b->n_unit;
     for (int i = 0; i < n; i++) {
         b->layer = first + i;
         y.w[i] = build_layer_weights(b, model_layer(&b->j->model, first + i));
     }
     b->layer = -1;
+    y.loss_unit = b->n_unit;
     if (has_mtp || has_loss) y.loss_w = build_loss_weights(b, has_mtp, has_loss);
+    y.loss_end = b->n_unit;
     return y;
 }
 
@@ -97,12 +103,46 @@ static void read_data(struct build *b, struct body *y)
          (struct io){ .write = { y->token, y->label[0], y->label[1], y->label[2] } });
 }
 
+/* ---- units that are no layers, where parameters are cut ---- */
+
+typedef void shard_do(struct build *b, int unit, int turn);
+
+static int end_reads_table(const struct build *b, const struct body *y)
+{
+    return y->has_mtp || (y->has_loss && b->j->model.tied);
+}
+
+/* Those of the model's end: its own, and an input table that it shares with another chunk. */
+static void end_units(struct build *b, const struct body *y, shard_do *f)
+{
+    for (int u = y->loss_unit; u < y->loss_end; u++) f(b, u, BUILD_OWN);
+    if (end_reads_table(b, y) && !y->has_embedding && build_embedding_unit(b) < y->loss_unit)
+        f(b, build_embedding_unit(b), BUILD_OWN);
+}
+
+static void scatter(struct build *b, int unit, int turn)
+{
+    (void)turn;
+    build_shard_scatter(b, unit);
+}
+
+/* The next one in forward: gathered while this one is at work. */
+static void gather_after(struct build *b, const struct body *y, int i)
+{
+    if (i + 1 < y->n) build_shard_gather(b, y->unit + i + 1, (i + 1) % 2);
+    else end_units(b, y, build_shard_gather);
+}
+
 static int forward(struct build *b, struct body *y, int x)
 {
+    build_shard_begin(b);
     read_data(b, y);
+    if (y->has_embedding) build_shard_gather(b, build_embedding_unit(b), BUILD_OWN);
+    gather_after(b, y, -1);
     if (y->has_embedding) x = build_embedding_fwd(b, y->token, y->table);
     for (int i = 0; i < y->n; i++) {
         b->layer = y->first + i;
+        gather_after(b, y, i);
         x = build_layer_fwd(b, &y->w[i], x, &y->k[i]);
     }
     b->layer = -1;
@@ -111,13 +151,24 @@ static int forward(struct build *b, struct body *y, int x)
 
 static int backward(struct build *b, struct body *y, int dy)
 {
+    build_shard_begin(b);
+    if (y->n) build_shard_gather(b, y->unit + y->n - 1, (y->n - 1) % 2);
+    const int early = y->has_embedding && end_reads_table(b, y);
+    if (early) build_shard_gradients(b, build_embedding_unit(b), BUILD_OWN);
+    end_units(b, y, build_shard_gradients);
     if (y->has_mtp || y->has_loss) dy = build_loss_bwd(b, &y->loss_w, dy, &y->loss_k);
+    end_units(b, y, scatter);
     for (int i = y->n - 1; i >= 0; i--) {
         b->layer = y->first + i;
+        if (i) build_shard_gather(b, y->unit + i - 1, (i - 1) % 2);
+        build_shard_gradients(b, y->unit + i, i % 2);
         dy = build_layer_bwd(b, &y->w[i], dy, &y->k[i]);
+        build_shard_scatter(b, y->unit + i);
     }
     b->layer = -1;
+    if (y->has_embedding && !early) build_shard_gradients(b, build_embedding_unit(b), BUILD_OWN);
     if (y->has_embedding) build_embedding_bwd(b, y->token, y->table, dy);
+    if (y->has_embedding) build_shard_scatter(b, build_embedding_unit(b));
     return y->has_embedding ? 0 : dy;
 }
 

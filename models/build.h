@@ -24,6 +24,22 @@ void build_bucket_reduce(struct build *b);
 /* The same for input tables that two stages hold: part of the optimizer pass of the current stage. */
 void build_bucket_reduce_tables(struct build *b);
 
+/* ---- build_shard.c: units of buckets that are cut over who shares them; nothing where none is ---- */
+enum { BUILD_OWN = -1 };        /* no turn: buffers of its own                                             */
+/* Whether buckets shared by this group are cut. */
+int build_shard_cuts(const struct build *b, enum group share);
+/* The buckets since the last unit are one: build.n_unit - 1. */
+void build_shard_close(struct build *b);
+/* A half of a chunk begins: buffers that units take in turn are new ones. */
+void build_shard_begin(struct build *b);
+/* Gathers a unit's buckets into the buffers of turn 0 or 1 (BUILD_OWN: its own); its parameters stand for them
+ * until it is gathered again. Waits for the unit that had the turn before. */
+void build_shard_gather(struct build *b, int unit, int turn);
+/* Zeroes what the unit's gradients are added to from here on. */
+void build_shard_gradients(struct build *b, int unit, int turn);
+/* Adds them, summed over the members, to each one's part. */
+void build_shard_scatter(struct build *b, int unit);
+
 /* ---- build_optimizer.c ---- */
 /* What the current stage does once a step: at the end (input-table reduction, norm, update, parameter gather), at the start. */
 void build_optimizer(struct build *b);
@@ -99,6 +115,7 @@ int build_layer_bwd(struct build *b, const struct layer_w *w, int dy, const stru
 
 /* ---- build_embedding.c ---- */
 int build_embedding_table(struct build *b);                 /* the stage's input table, made once; param index */
+int build_embedding_unit(const struct build *b);            /* its unit, when buckets are cut */
 int build_embedding_fwd(struct build *b, int token, int table);
 void build_embedding_bwd(struct build *b, int token, int table, int dy);
 

@@ -95,15 +95,21 @@ static struct bucket *bucket_open(struct build *b, enum way way, int low)
     }
     const enum group sum = sum_group(way);
     struct bucket *k = &pr->bucket[pr->n_bucket++];
+    const enum group share = way == WAY_EXPERT ? GROUP_EDP : GROUP_DPCP;
     *k = (struct bucket){ .sum_group = (uint8_t)sum,
-                          .share_group = way == WAY_EXPERT ? GROUP_EDP : GROUP_DPCP,
+                          .share_group = (uint8_t)share,
                           .copies = (int16_t)pr->group_size[sum],
                           .stage = (int16_t)b->stage,
                           .chunk = (int16_t)b->chunk,
                           .layer = (int16_t)b->layer };
-    k->w = low ? 0 : root(b, 1, b->act, KEEP_WEIGHT);
-    k->g = root(b, 1, grad_dtype(b), KEEP_GRADIENT);
-    if (low) k->w = low_root(b, k->g);
+    if (build_shard_cuts(b, share)) {
+        k->whole = k->w = emit_buf(b, 1, 1, low ? (enum dtype)b->recipe->w : b->act);
+        k->whole_g = k->g = emit_buf(b, 1, 1, grad_dtype(b));
+    } else {
+        k->w = low ? 0 : root(b, 1, b->act, KEEP_WEIGHT);
+        k->g = root(b, 1, grad_dtype(b), KEEP_GRADIENT);
+        if (low) k->w = low_root(b, k->g);
+    }
     pr->buf[k->w].rows = pr->buf[k->g].rows = 0;
     *open = pr->n_bucket;
     return k;
@@ -137,7 +143,8 @@ int build_param(struct build *b, enum param_name name, int rows, int cols, enum 
     int64_t here = rows;
     int wide = cols;
     local_shape(b, &here, &wide, shard, batch);
-    const int low = b->j->plan.fp8_param_gather && is_low(name) && emit_is_low(b);
+    const int bf16 = b->j->plan.fsdp && b->recipe->sends_B > 1;     /* no gradients for ever to put them in */
+    const int low = b->j->plan.fp8_param_gather && !bf16 && is_low(name) && emit_is_low(b);
     const struct bucket k = *bucket_open(b, way_of(b, name, shard, batch), low);
     const int64_t at = pr->buf[k.w].rows;
     const int w = view(b, k.w, at, here, wide);
@@ -202,6 +209,10 @@ void build_bucket_close(struct build *b)
         const int64_t n = pr->group_size[k->share_group];
         const int64_t part = (pr->buf[k->w].rows + n - 1) / n;
         pr->buf[k->w].rows = pr->buf[k->g].rows = part * n;
+        if (k->whole) {
+            k->w = root(b, part, (enum dtype)pr->buf[k->whole].dtype, KEEP_WEIGHT);
+            k->g = root(b, part, (enum dtype)pr->buf[k->whole_g].dtype, KEEP_GRADIENT);
+        }
         const enum dtype master = b->j->plan.master == MASTER_REMAINDER ? DT_I16 : DT_F32;
         if (b->act != DT_F32) k->master = root(b, part, master, KEEP_OPTIMIZER);
         if (b->j->plan.optimizer == OPTIMIZER_ADAMW) {
@@ -210,6 +221,7 @@ void build_bucket_close(struct build *b)
         }
     }
     memset(b->open, 0, sizeof b->open);
+    build_shard_close(b);
 }
 
 static void reduce(struct build *b, const struct bucket *k)
@@ -217,7 +229,7 @@ static void reduce(struct build *b, const struct bucket *k)
     const enum group share = (enum group)k->share_group;
     b->layer = k->layer;
     emit_all_reduce(b, (enum group)k->sum_group, k->g, 0);
-    if (b->pr->group_size[share] > 1)
+    if (b->pr->group_size[share] > 1 && !k->whole)
         emit(b, OP_GRAD_SCATTER, emit_stream(share), share, (struct io){ .add = { k->g } });
 }
 

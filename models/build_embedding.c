@@ -13,7 +13,13 @@ int build_embedding_table(struct build *b)
     build_bucket_close(b);
     b->layer = layer;
     b->table[b->stage] = table + 1;
+    b->table_unit[b->stage] = b->n_unit - 1;
     return table;
+}
+
+int build_embedding_unit(const struct build *b)
+{
+    return b->table_unit[b->stage];
 }
 
 int build_embedding_fwd(struct build *b, int token, int table)

@@ -39,6 +39,13 @@ void build_keep_rope(struct build *b)
     }
 }
 
+/* The stage whose weights an op adds to; of cut ones, of the chunk that does. */
+static int stage_of(const struct build *b, int buf)
+{
+    const struct buf *x = &b->pr->buf[buf];
+    return x->keep == KEEP_MICRO ? layout_stage(x->chunk, b->j->plan.pp) : x->stage;
+}
+
 /* ---- weight gradients for autograd ---- */
 
 /* With gradient accumulation fused into the weight GEMM, autograd is given a tensor of the weight's shape
@@ -69,7 +76,7 @@ static void keep_dummies(struct build *b)
         if ((o->kind != OP_WGRAD && !grouped) || o->flags & OP_ROUTER) continue;
         const struct buf w = pr->buf[o->io.add[0]];
         const struct shape s = {w.rows / (grouped ? experts : 1), w.cols};
-        if (w.stage == b->stage && is_new(seen, &n, s)) keep(b, s.rows, s.cols, b->act);
+        if (stage_of(b, o->io.add[0]) == b->stage && is_new(seen, &n, s)) keep(b, s.rows, s.cols, b->act);
     }
 }
 
@@ -80,8 +87,7 @@ static int runs(const struct build *b, enum op_kind kind, int flags)
 {
     for (int i = 1; i < b->pr->n_op; i++) {
         const struct op *o = &b->pr->op[i];
-        if (o->kind == kind && (o->flags & flags) == flags && b->pr->buf[o->io.add[0]].stage == b->stage)
-            return 1;
+        if (o->kind == kind && (o->flags & flags) == flags && stage_of(b, o->io.add[0]) == b->stage) return 1;
     }
     return 0;
 }

@@ -3,6 +3,12 @@
  * reduced over the world in one call. */
 #include "models/build.h"
 
+/* Who holds all of a bucket that each updates a part of. */
+static enum group holders(const struct bucket *k)
+{
+    return k->whole ? GROUP_NONE : (enum group)k->share_group;
+}
+
 static void square_sums(struct build *b)
 {
     const struct program *pr = b->pr;
@@ -10,7 +16,7 @@ static void square_sums(struct build *b)
         const struct bucket k = pr->bucket[i];
         if (k.stage != b->stage) continue;
         b->layer = k.layer;
-        struct op *o = emit(b, OP_SUMSQ, STREAM_COMPUTE, (enum group)k.share_group,
+        struct op *o = emit(b, OP_SUMSQ, STREAM_COMPUTE, holders(&k),
                             (struct io){ .add = { pr->metric + b->stage }, .read = { k.g } });
         o->copies = k.copies;
     }
@@ -21,7 +27,7 @@ static void square_sums(struct build *b)
 static void update(struct build *b, const struct bucket *k)
 {
     const int metric = b->pr->metric + b->stage;
-    const enum group share = (enum group)k->share_group;
+    const enum group share = holders(k);
     b->layer = k->layer;
     if (k->m)
         emit(b, OP_ADAMW, STREAM_COMPUTE, share,

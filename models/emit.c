@@ -10,6 +10,9 @@ int emit_buf(struct build *b, int64_t rows, int cols, enum dtype t)
         if (b->copies)
             b->copies = arena_grow(b->arena, b->copies, (size_t)b->cap_buf, 2 * (size_t)b->cap_buf,
                                    sizeof *b->copies);
+        if (b->bound)
+            b->bound = arena_grow(b->arena, b->bound, (size_t)b->cap_buf, 2 * (size_t)b->cap_buf,
+                                  sizeof *b->bound);
         b->cap_buf *= 2;
     }
     pr->buf[pr->n_buf] = (struct buf){ .rows = rows, .cols = cols, .dtype = (uint8_t)t, .keep = KEEP_MICRO,
@@ -38,9 +41,28 @@ int emit_like(struct build *b, int x, int cols)
     return y;
 }
 
+int emit_bound(struct build *b, int x)
+{
+    const struct buf of = b->pr->buf[x];
+    const int to = b->bound ? b->bound[of.view ? of.view : x].to : 0;
+    if (!to) return x;
+    if (b->bound[x].view && b->pr->buf[b->bound[x].view].view == to) return b->bound[x].view;
+    const int y = emit_buf(b, of.rows, of.cols, (enum dtype)of.dtype);
+    b->pr->buf[y].view = to;
+    b->pr->buf[y].view_at = of.view_at;
+    return b->bound[x].view = y;
+}
+
+static void bind(struct build *b, struct io *io)
+{
+    for (int i = 0; i < OP_READS; i++) io->read[i] = emit_bound(b, io->read[i]);
+    for (int i = 0; i < OP_ADDS; i++) io->add[i] = emit_bound(b, io->add[i]);
+}
+
 struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, struct io io)
 {
     struct program *pr = b->pr;
+    if (b->bound) bind(b, &io);
     if (pr->n_op == b->cap_op) {
         pr->op = arena_grow(b->arena, pr->op, (size_t)b->cap_op, 2 * (size_t)b->cap_op, sizeof *pr->op);
         b->cap_op *= 2;

@@ -13,6 +13,10 @@ struct copies {
     int32_t shard;                      /* this buffer is the gather of `shard`, made only as copies */
     int32_t next;                       /* weights with copies, a chain from build.low_weights      */
 };
+/* A cut bucket's `whole`: what it is gathered in; of a view of one: the view of `to` that was made last. 0: none. */
+struct bound { int32_t to, view; };
+struct gathered { int32_t first, n; };  /* a unit: buckets gathered together, of a layer, the table, the head */
+struct pool { int32_t buf; uint8_t sum_group, share_group, dtype, turn, grad; };    /* what units take in turn */
 struct norm_made { int32_t x, w, rstd; };   /* what norms of the current chunk left for their backward */
 
 /* What a builder carries along. Every op takes chunk, layer, part, half and flags from here. */
@@ -26,10 +30,13 @@ struct build {
     int32_t open[16];                   /* buckets of this layer by way of sharing (build_bucket.c), 0: none yet */
     struct norm_made *norm; int32_t n_norm, cap_norm;
     int32_t *gathered, *roped;          /* by stage: the output layer's gathered input, rotary tables; 0: none yet */
-    int32_t *table;                     /* by stage: its input table, param index + 1, 0: none yet  */
+    int32_t *table, *table_unit;        /* by stage: its input table, param index + 1, 0: none yet; its unit */
     const struct recipe *recipe;
     struct copies *copies;              /* cap_buf of them; NULL: products read what they are given */
     int32_t low_weights;
+    struct bound *bound;                /* by buffer; NULL: no bucket is cut (build_shard.c)        */
+    struct gathered *unit; int32_t n_unit, cap_unit, unit_from;     /* from: its first bucket, while it is open */
+    struct pool pool[32]; int32_t n_pool;   /* of the chunk's half at hand                          */
     struct op_arity arity[OP_KIND_COUNT];
 };
 
@@ -37,6 +44,8 @@ struct build {
 int emit_buf(struct build *b, int64_t rows, int cols, enum dtype t);
 int emit_like(struct build *b, int x, int cols);            /* rows, size and dtype of x */
 int emit_view(struct build *b, int x, int64_t row, int64_t rows);   /* a window of whole rows of x */
+/* What an operand stands for now: a view of what its bucket was gathered in; itself where nothing is cut. */
+int emit_bound(struct build *b, int x);
 /* ---- any op; the pointer is good until the next emit ---- */
 struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, struct io io);
 

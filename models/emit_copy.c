@@ -81,9 +81,8 @@ static int copy_of_shard(struct build *b, int x, int shard, enum axis axis, int 
     return y;
 }
 
-int emit_copy(struct build *b, int x, enum axis axis, int fresh)
+static int copy_in(struct build *b, int x, enum axis axis, int fresh, enum dtype t)
 {
-    axis = axis_read(b, axis);
     const int shard = b->copies[x].shard;
     if (shard) {
         if (!b->copies[x].copy[axis]) {
@@ -97,13 +96,23 @@ int emit_copy(struct build *b, int x, enum axis axis, int fresh)
         const struct copies made = maker(b, x);
         b->copies[x] = made;
     }
-    int32_t *at = &b->pr->op[b->copies[x].op].io.write[b->copies[x].first + axis];
-    return *at ? *at : (*at = copy_buf(b, x, (enum dtype)b->recipe->x));
+    const int32_t *at = &b->pr->op[b->copies[x].op].io.write[b->copies[x].first + axis];
+    if (*at) return *at;
+    const int y = copy_buf(b, x, t);
+    return b->pr->op[b->copies[x].op].io.write[b->copies[x].first + axis] = y;
+}
+
+int emit_copy(struct build *b, int x, enum axis axis, int fresh)
+{
+    return copy_in(b, x, axis_read(b, axis), fresh, (enum dtype)b->recipe->x);
 }
 
 int emit_copy_weight(struct build *b, int w, enum axis axis)
 {
     axis = axis_read(b, axis);
+    const int here = emit_bound(b, w);
+    if (here != w && axis == AXIS_ROWS && is_low_type(b, here)) return here;
+    if (here != w) return copy_in(b, here, axis, 1, (enum dtype)b->recipe->w);     /* gathered: made each time */
     if (axis == AXIS_ROWS && is_low_type(b, w)) return w;
     if (b->copies[w].copy[axis]) return b->copies[w].copy[axis];
     if (!b->copies[w].copy[AXIS_ROWS] && !b->copies[w].copy[AXIS_COLUMNS]) {

@@ -190,7 +190,7 @@ static void work_wire(struct work *w, const struct program *pr, const struct op 
     const double add_B = bytes_of(pr, o->io.add[0], even);
     switch (o->kind) {
     case OP_GATHER: case OP_GATHER_V: w->wire_B = write_B * share; break;
-    case OP_SCATTER: case OP_SCATTER_V: w->wire_B = read_B * share; break;
+    case OP_SCATTER: case OP_SCATTER_V: case OP_SCATTER_ADD: w->wire_B = read_B * share; break;
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP: w->wire_B = read_B * share; break;
     case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: work_tokens(w, pr, o, even); break;
     case OP_ALL_REDUCE: case OP_ALL_MAX: w->wire_B = 2 * add_B * share; break;

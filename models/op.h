@@ -91,7 +91,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(QUANTIZE, MEMORY, "row?, col? <- x, amax?")    /* copies of low precision, scaled along rows, along columns */ \
     X(SCAN, MEMORY, "y, raw, state <- x, w")         /* Mamba-2: convolution, chunked scan, gated norm; raw: before the norm; \
                                                         state: scratch, one a chunk */                            \
-    X(SCAN_BWD, MEMORY, "dx, state, w_g+ <- x, raw, dy, w")                                                      
+    X(SCAN_BWD, MEMORY, "dx, state, w_g+ <- x, raw, dy, w")                                                      \
+    X(SCATTER_ADD, COMM, "g+ <- x")                  /* the sum over members of my part of x is added to g */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,

@@ -52,6 +52,8 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "1: weights of low precision have no bf16 original")                                                   \
     X("high-first", INT, high_first, 0, 0, 0, 1000, "0", "first layers that stay in high precision")         \
     X("high-last", INT, high_last, 0, 0, 0, 1000, "0", "last layers that do, MTP not counted")               \
+    X("fsdp", BOOL, fsdp, 0, 0, 0, 1, "0",                                                                   \
+      "1: replicas share parameters and gradients too, gathered for each layer (ZeRO-3)")                    \
     X("recompute", SET, recompute, stack_recomputes, plan_recomputes, 0, 0, "none",                          \
       "modules recomputed: selective:a+b, full, none")                                                       \
     X("cp-comm", NAME, cp_comm, stack_cp_comms, 0, 0, 0, "allgather",                                        \

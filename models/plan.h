@@ -29,6 +29,7 @@ struct plan {
     int32_t fp8_param_gather;                       /* weights of low products have no bf16 original             */
     int32_t high_first, high_last;                  /* layers at either end whose products take no copies        */
     int32_t recompute;                              /* bits 1 << enum recompute                                  */
+    int32_t fsdp;                                   /* parameters and gradients are cut over replicas too        */
     int32_t cp_comm;                                /* enum cp_comm                                              */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
     int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */
@@ -70,6 +71,8 @@ enum err plan_read_open(struct job *j, struct arena *a, int n_flag, const char *
  * only where it divides, so it ends with plan_check. */
 enum err plan_resolve(struct job *j, struct diag *d);
 enum err plan_check(const struct job *j, struct diag *d);
+/* The rules of what is cut over replicas or put on the host (plan_memory.c): part of plan_check. */
+enum err plan_memory_check(const struct job *j, struct diag *d);
 /* The plan as YAML text, every option, in table order. */
 char *plan_text(struct arena *a, const struct plan *p);
 

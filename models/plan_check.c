@@ -46,7 +46,7 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "grads", p->grads, 0, STATE_BF16 }, { "moments", p->moments, 0, STATE_FP8 },
         { "master", p->master, 0, MASTER_REMAINDER }, { "fp8-param-gather", p->fp8_param_gather, 0, 1 },
         { "high-first", p->high_first, 0, 1000 }, { "high-last", p->high_last, 0, 1000 },
-        { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 },
+        { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 }, { "fsdp", p->fsdp, 0, 1 },
         { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, MODEL_MTP },
     };
     for (int i = 0; i < LEN(row); i++)
@@ -495,6 +495,7 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_capacity(p, m, d));
     TRY(check_stack(p, m, &j->stack, d));
     TRY(check_states(p, d));
+    TRY(plan_memory_check(j, d));
     TRY(check_dispatcher(j, p, stack_dispatchers[p->dispatcher], d));
     return check_system(p, &j->system, d);
 }

@@ -24,6 +24,7 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "ways of context parallelism; allgather always")                                                       \
     X("split_wgrad", BOOL, split_wgrad, 0, NONE, 0, 1, "0",                                                  \
       "1: weight gradients may be passes of their own")                                                      \
+    X("fsdp", BOOL, fsdp, 0, NONE, 0, 1, "0", "1: parameters may be cut over their replicas")                \
     X("capacity", NUMBER, capacity, 0, NONE, 0, 1e4, 0,                                                      \
       "rows of routed buffers over even routing; 0: the load's")                                             \
     X("vocab_multiple", INT, vocab_multiple, 0, NONE, 1, 1024, 0,                                            \

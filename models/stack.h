@@ -27,6 +27,7 @@ struct stack {
     int32_t schedules, recomputes, dispatchers;     /* bit sets of the enums above                                    */
     int32_t dispatcher;                     /* the default one                                                        */
     int32_t split_wgrad;                    /* BWD_INPUT and BWD_WEIGHT may be separate passes                        */
+    int32_t fsdp;                           /* parameters may be cut over their replicas                              */
     double capacity;                        /* default factor of a routed buffer's rows; 0: none, rows are the load's */
     int32_t vocab_multiple;                 /* the vocabulary is padded to a multiple of this times tp                */
     double issue;                           /* host time per op, in units of system.issue_s                           */

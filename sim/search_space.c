@@ -45,6 +45,7 @@ int search_space_refuses(const struct search_space *s, const struct search_grid 
     const struct model *m = &s->job->model;
     const int gqa = m->attention == ATTENTION_GQA;
     const int mixed = m->window > 0 && m->dense_layers > 0;    /* a kind is priced by its first layer */
+    if (s->job->plan.fsdp) return SEARCH_SHARDS;
     if (*m->pattern || mixed || s->job->plan.high_first + s->job->plan.high_last > 0) return SEARCH_KINDS;
     if (m->heads % g->tp) return SEARCH_HEADS;
     if (gqa && m->kv_heads % g->tp && g->tp % m->kv_heads) return SEARCH_KV_HEADS;

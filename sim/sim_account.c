@@ -20,7 +20,7 @@ struct row { struct turn *turn; int32_t head, n, cap, part, line; double end_s; 
 static int line_of_op(const struct op *o)
 {
     switch (op_family((enum op_kind)o->kind)) {
-    case FAMILY_OPTIM: return LINE_OPTIMIZER;
+    case FAMILY_OPTIM: return o->half == HALF_STEP ? LINE_OPTIMIZER : LINE_COMPUTE;
     case FAMILY_COMM: case FAMILY_P2P: return LINE_GROUP + o->group;
     default: return LINE_COMPUTE;
     }
