@@ -5,6 +5,7 @@
 #define EXEC_BACKEND_H
 #include "exec/comm.h"
 #include "exec/data.h"
+#include "kernels/kernels.h"
 #include "models/program.h"
 
 /* True rows (the capacity of unsized ones), not more. p NULL: absent. */
@@ -12,6 +13,7 @@ struct operand { void *p; int64_t rows, cols; };
 
 struct call {
     const struct op *op; const struct program *pr; const struct job *job;
+    const struct kernels *kernels;              /* whose arithmetic: kernels_ref, or this machine's fast ones  */
     struct coord at;                            /* where this rank sits                                       */
     int32_t rank, iter, micro;                  /* iter: steps before this one; micro -1: none                                             */
     struct operand write[OP_WRITES], add[OP_ADDS], read[OP_READS];
@@ -26,7 +28,7 @@ struct call {
 };
 typedef enum err launch(const struct call *c);
 
-/* The reference backend; every kind has an entry. */
+/* CPU ranks; what OP_LIST says is only predicted has no entry. */
 extern launch *const backend_cpu_launch[OP_KIND_COUNT];
 
 #endif

@@ -1,15 +1,10 @@
-/* The reference backend: the table, and the launchers of a layer's arithmetic. A launcher unpacks positions
+/* CPU ranks: the table, and the launchers of a layer's arithmetic. A launcher unpacks positions
  * that OP_LIST gives meaning to and calls one kernel. Routing, communication and the step's ends are in the
  * files beside this one. */
 #include "exec/backend_cpu.h"
 #include "kernels/act.h"
-#include "kernels/attention.h"
-#include "kernels/gemm.h"
 #include "kernels/mla.h"
 #include "kernels/move.h"
-#include "kernels/norm.h"
-#include "kernels/swiglu.h"
-#include "kernels/xent.h"
 #include <stdlib.h>
 
 launch *const backend_cpu_launch[OP_KIND_COUNT] = {
@@ -104,13 +99,13 @@ enum err backend_cpu_embed_bwd(const struct call *c)
 enum err backend_cpu_norm(const struct call *c)
 {
     const struct operand x = c->read[0], w = c->read[1];
-    return norm_ref(c->write[0].p, x.p, w.p, x.rows * x.cols / w.cols, (int)w.cols, c->job->model.norm_eps);
+    return c->kernels->norm(c->write[0].p, x.p, w.p, x.rows * x.cols / w.cols, (int)w.cols, c->job->model.norm_eps);
 }
 
 enum err backend_cpu_norm_bwd(const struct call *c)
 {
     const struct operand x = c->read[0], w = c->read[1];
-    return norm_bwd_ref(c->write[0].p, c->add[0].p, x.p, w.p, c->read[2].p, c->read[3].p,
+    return c->kernels->norm_bwd(c->write[0].p, c->add[0].p, x.p, w.p, c->read[2].p, c->read[3].p,
                         x.rows * x.cols / w.cols, (int)w.cols, c->job->model.norm_eps);
 }
 
@@ -195,16 +190,17 @@ static struct attention_shape attention_sizes(const struct call *c, struct opera
                                     .dqk = dqk,
                                     .dv = (int)o.cols / nq,
                                     .seqs = (int)(q.rows / (at.seq / at.cp)),
-                                    .at = at};
+                                    .at = at,
+                                    .window = c->op->window};
 }
 
 enum err backend_cpu_attn(const struct call *c)
 {
     const struct attention_shape a = attention_sizes(c, c->write[0]);
     void *scratch;
-    TRY(backend_cpu_scratch(&scratch, attention_scratch_B(&a), c));
+    TRY(backend_cpu_scratch(&scratch, c->kernels->attention_scratch_B(&a), c));
     const enum err e =
-        attention_ref(c->write[0].p, c->write[1].p, c->read[0].p, c->read[1].p, c->read[2].p, &a, scratch);
+        c->kernels->attention(c->write[0].p, c->write[1].p, c->read[0].p, c->read[1].p, c->read[2].p, c->read[3].p, &a, scratch);
     free(scratch);
     return e;
 }
@@ -213,10 +209,10 @@ enum err backend_cpu_attn_bwd(const struct call *c)
 {
     const struct attention_shape a = attention_sizes(c, c->read[3]);
     void *scratch;
-    TRY(backend_cpu_scratch(&scratch, attention_scratch_B(&a), c));
+    TRY(backend_cpu_scratch(&scratch, c->kernels->attention_scratch_B(&a), c));
     const enum err e =
-        attention_bwd_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->read[0].p, c->read[1].p,
-                          c->read[2].p, c->read[3].p, c->read[4].p, c->read[5].p, &a, scratch);
+        c->kernels->attention_bwd(c->write[0].p, c->write[1].p, c->write[2].p, NULL, c->read[0].p, c->read[1].p,
+                          c->read[2].p, NULL, c->read[3].p, c->read[4].p, c->read[5].p, &a, scratch);
     free(scratch);
     return e;
 }
@@ -226,31 +222,31 @@ enum err backend_cpu_attn_bwd(const struct call *c)
 enum err backend_cpu_gemm(const struct call *c)
 {
     const struct operand x = c->read[0], w = c->read[1];
-    return gemm_ref(c->write[0].p, x.p, w.p, x.rows, (int)w.rows, (int)w.cols);
+    return c->kernels->gemm(c->write[0].p, x.p, w.p, x.rows, (int)w.rows, (int)w.cols);
 }
 
 enum err backend_cpu_dgrad(const struct call *c)
 {
     const struct operand dy = c->read[0], w = c->read[1];
-    return gemm_dgrad_ref(c->write[0].p, dy.p, w.p, dy.rows, (int)w.rows, (int)w.cols);
+    return c->kernels->gemm_dgrad(c->write[0].p, dy.p, w.p, dy.rows, (int)w.rows, (int)w.cols);
 }
 
 enum err backend_cpu_wgrad(const struct call *c)
 {
     const struct operand g = c->add[0], x = c->read[0];
-    return gemm_wgrad_ref(g.p, x.p, c->read[1].p, x.rows, (int)g.rows, (int)g.cols);
+    return c->kernels->gemm_wgrad(g.p, x.p, c->read[1].p, x.rows, (int)g.rows, (int)g.cols);
 }
 
 enum err backend_cpu_swiglu(const struct call *c)
 {
     const struct operand y = c->write[0];
-    return swiglu_ref(y.p, c->read[0].p, c->read[1].p, y.rows, (int)y.cols);
+    return c->kernels->swiglu(y.p, c->read[0].p, c->read[1].p, y.rows, (int)y.cols);
 }
 
 enum err backend_cpu_swiglu_bwd(const struct call *c)
 {
     const struct operand dy = c->read[1];
-    return swiglu_bwd_ref(c->write[0].p, c->write[1].p, c->read[0].p, dy.p, c->read[2].p, dy.rows,
+    return c->kernels->swiglu_bwd(c->write[0].p, c->write[1].p, c->read[0].p, dy.p, c->read[2].p, dy.rows,
                           (int)dy.cols);
 }
 
@@ -289,13 +285,13 @@ static struct xent vocabulary(const struct call *c, struct operand logit)
 enum err backend_cpu_xent_max(const struct call *c)
 {
     const struct xent x = vocabulary(c, c->read[0]);
-    return xent_max_ref(c->write[0].p, c->read[0].p, c->read[0].rows, &x);
+    return c->kernels->xent_max(c->write[0].p, c->read[0].p, c->read[0].rows, &x);
 }
 
 enum err backend_cpu_xent_sum(const struct call *c)
 {
     const struct xent x = vocabulary(c, c->read[0]);
-    return xent_sum_ref(c->write[0].p, c->read[0].p, c->read[1].p, c->read[2].p, c->read[0].rows, &x);
+    return c->kernels->xent_sum(c->write[0].p, c->read[0].p, c->read[1].p, c->read[2].p, c->read[0].rows, &x);
 }
 
 enum err backend_cpu_xent(const struct call *c)
@@ -310,6 +306,6 @@ enum err backend_cpu_xent_bwd(const struct call *c)
     const struct operand logit = c->add[0];
     const struct xent x = vocabulary(c, logit);
     const double weight = c->op->flags & OP_MTP ? c->job->model.mtp_weight : 1;
-    return xent_bwd_ref(logit.p, c->read[0].p, c->read[1].p, c->read[2].p, logit.rows, weight * per_token(c),
+    return c->kernels->xent_bwd(logit.p, c->read[0].p, c->read[1].p, c->read[2].p, logit.rows, weight * per_token(c),
                         &x);
 }

@@ -1,7 +1,6 @@
 /* Launchers of the routed half of a layer, except its collectives. Shapes that only a router knows are sums
  * over the count matrix. */
 #include "exec/backend_cpu.h"
-#include "kernels/gemm.h"
 #include "kernels/permute.h"
 #include "kernels/route.h"
 #include <math.h>
@@ -119,7 +118,7 @@ enum err backend_cpu_grouped_gemm(const struct call *c)
     struct grouped g;
     TRY(grouped_shape(&g, c, c->read[2], c->read[1]));
     const enum err e =
-        gemm_grouped_ref(c->write[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
+        c->kernels->gemm_grouped(c->write[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
     free(g.rows);
     return e;
 }
@@ -129,7 +128,7 @@ enum err backend_cpu_grouped_dgrad(const struct call *c)
     struct grouped g;
     TRY(grouped_shape(&g, c, c->read[2], c->read[1]));
     const enum err e =
-        gemm_grouped_dgrad_ref(c->write[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
+        c->kernels->gemm_grouped_dgrad(c->write[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
     free(g.rows);
     return e;
 }
@@ -139,7 +138,7 @@ enum err backend_cpu_grouped_wgrad(const struct call *c)
     struct grouped g;
     TRY(grouped_shape(&g, c, c->read[2], c->add[0]));
     const enum err e =
-        gemm_grouped_wgrad_ref(c->add[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
+        c->kernels->gemm_grouped_wgrad(c->add[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
     free(g.rows);
     return e;
 }

@@ -1,7 +1,6 @@
 /* Launchers at the two ends of a step: tokens in, parameters updated. Optimizer ops work on this rank's slice
  * of a bucket, whose m, v and master buffers hold only that slice. */
 #include "exec/backend_cpu.h"
-#include "kernels/optimizer.h"
 #include <string.h>
 
 /* ---- tokens ---- */
@@ -66,7 +65,7 @@ enum err backend_cpu_sumsq(const struct call *c)
     float *metric = c->add[0].p;
     const float *g = c->read[0].p;
     const int64_t n = slice(c, c->read[0]);
-    return optimizer_sumsq_ref(&metric[METRIC_SQUARES], g + c->me * n, n, 1.0 / c->op->copies);
+    return c->kernels->optimizer_sumsq(&metric[METRIC_SQUARES], g + c->me * n, n, 1.0 / c->op->copies);
 }
 
 static double clip_scale(const struct call *c)
@@ -88,7 +87,7 @@ enum err backend_cpu_adamw(const struct call *c)
                                       .weight_decay = p->weight_decay,
                                       .scale = clip_scale(c),
                                       .step = c->iter + 1};
-    return optimizer_adamw_ref(w + c->me * n, c->add[1].p, c->add[2].p, c->add[3].p, g + c->me * n, n, &o);
+    return c->kernels->optimizer_adamw(w + c->me * n, c->add[1].p, c->add[2].p, c->add[3].p, g + c->me * n, n, &o);
 }
 
 enum err backend_cpu_sgd(const struct call *c)

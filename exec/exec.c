@@ -54,6 +54,7 @@ static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d
     pthread_mutex_init(&x->lock, NULL);
     x->backend = x->ask->backend ? x->ask->backend : backend_cpu_launch;
     x->data = x->ask->data ? *x->ask->data : data_of_text(x->ask->text, x->ask->text_n);
+    x->kernels = x->ask->kernels ? x->ask->kernels : kernels_fast(0);
     x->shm = comm_shm_open(a, x->ask->timeout_s);
     x->n_rank = x->j->plan.gpus;
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;

@@ -12,7 +12,7 @@
 /* What all ranks of a run share. The first error wins: it stops every rank and is the run's answer. */
 struct exec_shared {
     const struct program *pr; const struct unroll *u; const struct job *j; const struct exec_ask *ask;
-    launch *const *backend;
+    launch *const *backend; const struct kernels *kernels;
     struct data data;                   /* what ask names, or its text */
     struct comm_shm *shm;
     struct exec_rank *rank; int32_t n_rank, n_traced;

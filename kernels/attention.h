@@ -1,7 +1,10 @@
 /* Causal attention with grouped key/value heads, float32. Query rows are one context-parallel member's; key
  * and value rows are those of all members, gathered: member 0's rows, then member 1's, each `seqs` sequences
- * of seq / cp rows. One row of scores exists at a time; the backward pass makes probabilities again from
- * `lse`, the logarithm of their denominator (Dao, "FlashAttention-2"). Scale 1 / sqrt(dqk). */
+ * of seq / cp rows. Scores never exist as a whole; the backward pass makes probabilities again from `lse`, the
+ * logarithm of their denominator (Dao, "FlashAttention-2"). Scale 1 / sqrt(dqk).
+ * Window: a query sees itself and the window - 1 keys before it (transformers masking_utils.py,
+ * sliding_window_overlay). Sink: a learned score of each head that takes probability and has no value (GPT-OSS;
+ * Xiao et al., "Efficient Streaming Language Models with Attention Sinks"). */
 #ifndef KERNELS_ATTENTION_H
 #define KERNELS_ATTENTION_H
 #include "kernels/rope.h"
@@ -10,18 +13,22 @@ struct attention_shape {
     int nq, nkv, dqk, dv; /* query heads here, key/value heads here; their widths              */
     int seqs;             /* sequences in these rows                                           */
     struct rope at;       /* theta unused                                                      */
+    int window;           /* 0: all keys before                                                */
 };
 
 /* Bytes of scratch for either pass. */
-int64_t attention_scratch_B(const struct attention_shape *a);
+int64_t attention_scratch_B_ref(const struct attention_shape *a);
 
 /* Tq = seqs * seq / cp, Tk = cp * Tq. o [Tq, nq * dv]; lse [Tq, nq]; q [Tq, nq * dqk]; k [Tk, nkv * dqk];
- * v [Tk, nkv * dv]. */
-enum err attention_ref(float *o, float *lse, const float *q, const float *k, const float *v,
-                       const struct attention_shape *a, void *scratch);
-/* dk and dv [Tk, ...] hold what this member's queries say; the sum over members is the caller's. */
-enum err attention_bwd_ref(float *dq, float *dk, float *dv, const float *q, const float *k, const float *v,
-                           const float *o, const float *lse, const float *dout,
-                           const struct attention_shape *a, void *scratch);
+ * v [Tk, nkv * dv]; sink [nq] or NULL. */
+typedef enum err attention_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+                               const float *sink, const struct attention_shape *a, void *scratch);
+/* dk and dv [Tk, ...] hold what this member's queries say; the sum over members is the caller's. dsink [nq] +=
+ * the sinks' gradient; both are NULL without sinks. */
+typedef enum err attention_bwd(float *dq, float *dk, float *dv, float *dsink, const float *q, const float *k,
+                               const float *v, const float *sink, const float *o, const float *lse,
+                               const float *dout, const struct attention_shape *a, void *scratch);
+attention_fwd attention_ref;
+attention_bwd attention_bwd_ref;
 
 #endif

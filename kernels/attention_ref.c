@@ -1,4 +1,4 @@
-/* A query at position p sees keys 0..p of its sequence, wherever the gather has put their rows: a table from
+/* A query at position p sees keys first..p of its sequence, wherever the gather has put their rows: a table from
  * position to row, made once, is all that context parallelism changes here. */
 #include "kernels/attention.h"
 #include "kernels/vec.h"
@@ -9,12 +9,13 @@
 struct attention_view {
     const float *q, *k, *v; /* the query's row; the first rows of its key/value head in its sequence */
     int64_t k_row, v_row;   /* floats from one row to the next                                     */
-    const int32_t *row;     /* of the key at a position                                             */
+    const int32_t *row;     /* of the key at a position, from the first seen on                     */
     int n;                  /* keys seen                                                            */
     float scale;
+    const float *sink;      /* its head's, or NULL                                                  */
 };
 
-int64_t attention_scratch_B(const struct attention_shape *a)
+int64_t attention_scratch_B_ref(const struct attention_shape *a)
 {
     return (int64_t)a->at.seq * (int64_t)(sizeof(int32_t) + sizeof(float));
 }
@@ -29,20 +30,23 @@ static void attention_rows(int32_t *row, const struct attention_shape *a)
 }
 
 static struct attention_view attention_view(const struct attention_shape *a, const float *q, const float *k,
-                                            const float *v, const int32_t *row, int64_t query, int head)
+                                            const float *v, const float *sink, const int32_t *row,
+                                            int64_t query, int head)
 {
     const int local = a->at.seq / a->at.cp, kv = head / (a->nq / a->nkv);
     const int64_t first = query / local * local; /* sequences are as far apart in keys as in queries */
     const int position = rope_position((int)(query % local), a->at.seq, a->at.cp, a->at.index);
+    const int seen = a->window && position >= a->window ? position + 1 - a->window : 0;
     return (struct attention_view){
         .q = q + (query * a->nq + head) * a->dqk,
         .k = k + (first * a->nkv + kv) * a->dqk,
         .k_row = (int64_t)a->nkv * a->dqk,
         .v = v + (first * a->nkv + kv) * a->dv,
         .v_row = (int64_t)a->nkv * a->dv,
-        .row = row,
-        .n = position + 1,
+        .row = row + seen,
+        .n = position + 1 - seen,
         .scale = 1 / sqrtf((float)a->dqk),
+        .sink = sink ? sink + head : NULL,
     };
 }
 
@@ -52,11 +56,11 @@ static void attention_scores(float *score, const struct attention_view *s, int d
 }
 
 /* Scores become exp(score - largest); returns log of their sum, largest added back. */
-static double attention_softmax(float *score, double *sum, int n)
+static double attention_softmax(float *score, double *sum, const float *sink, int n)
 {
-    float most = score[0];
-    for (int i = 1; i < n; i++) most = fmaxf(most, score[i]);
-    *sum = 0;
+    float most = sink ? *sink : score[0];
+    for (int i = 0; i < n; i++) most = fmaxf(most, score[i]);
+    *sum = sink ? expf(*sink - most) : 0;
     for (int i = 0; i < n; i++) {
         score[i] = expf(score[i] - most);
         *sum += score[i];
@@ -69,12 +73,12 @@ static void attention_head(float *o, float *lse, const struct attention_view *s,
 {
     double sum;
     attention_scores(score, s, a->dqk);
-    *lse = (float)attention_softmax(score, &sum, s->n);
+    *lse = (float)attention_softmax(score, &sum, s->sink, s->n);
     memset(o, 0, (size_t)a->dv * sizeof *o);
     for (int i = 0; i < s->n; i++) vec_add(o, s->v + s->row[i] * s->v_row, (float)(score[i] / sum), a->dv);
 }
 
-enum err attention_ref(float *o, float *lse, const float *q, const float *k, const float *v,
+enum err attention_ref(float *o, float *lse, const float *q, const float *k, const float *v, const float *sink,
                        const struct attention_shape *a, void *scratch)
 {
     int32_t *row = scratch;
@@ -83,7 +87,7 @@ enum err attention_ref(float *o, float *lse, const float *q, const float *k, con
     attention_rows(row, a);
     for (int64_t t = 0; t < tokens; t++)
         for (int h = 0; h < a->nq; h++) {
-            const struct attention_view s = attention_view(a, q, k, v, row, t, h);
+            const struct attention_view s = attention_view(a, q, k, v, sink, row, t, h);
             attention_head(o + (t * a->nq + h) * a->dv, lse + t * a->nq + h, &s, a, score);
         }
     return OK;
@@ -108,9 +112,21 @@ static void attention_head_bwd(float *dq, float *dk, float *dv, const struct att
     }
 }
 
-enum err attention_bwd_ref(float *dq, float *dk, float *dv, const float *q, const float *k, const float *v,
-                           const float *o, const float *lse, const float *dout,
-                           const struct attention_shape *a, void *scratch)
+/* The sink's probability p takes from all others as they from it: its gradient is -p (dout . o). */
+static void attention_sink_bwd(float *dsink, float sink, const float *o, const float *lse, const float *dout,
+                               const struct attention_shape *a, int64_t tokens, int head)
+{
+    double sum = 0;
+    for (int64_t t = 0; t < tokens; t++) {
+        const int64_t at = t * a->nq + head;
+        sum -= (double)expf(sink - lse[at]) * vec_dot(dout + at * a->dv, o + at * a->dv, a->dv);
+    }
+    dsink[head] += (float)sum;
+}
+
+enum err attention_bwd_ref(float *dq, float *dk, float *dv, float *dsink, const float *q, const float *k,
+                           const float *v, const float *sink, const float *o, const float *lse,
+                           const float *dout, const struct attention_shape *a, void *scratch)
 {
     int32_t *row = scratch;
     float *score = (float *)(row + a->at.seq);
@@ -120,10 +136,11 @@ enum err attention_bwd_ref(float *dq, float *dk, float *dv, const float *q, cons
     memset(dv, 0, (size_t)(keys * a->nkv * a->dv) * sizeof *dv);
     for (int64_t t = 0; t < tokens; t++)
         for (int h = 0; h < a->nq; h++) {
-            const struct attention_view s = attention_view(a, q, k, v, row, t, h);
+            const struct attention_view s = attention_view(a, q, k, v, sink, row, t, h);
             const int64_t at = t * a->nq + h;
             attention_head_bwd(dq + at * a->dqk, dk + (s.k - k), dv + (s.v - v), &s, o + at * a->dv, lse[at],
                                dout + at * a->dv, a, score);
         }
+    for (int h = 0; dsink && h < a->nq; h++) attention_sink_bwd(dsink, sink[h], o, lse, dout, a, tokens, h);
     return OK;
 }

@@ -24,7 +24,7 @@ static struct job job_init(void)
 
 static struct call call_init(const struct job *j, const struct op *o, struct diag *d)
 {
-    return (struct call){.op = o, .pr = &program, .job = j, .members = 1, .lr = j->plan.lr, .d = d};
+    return (struct call){.op = o, .pr = &program, .job = j, .kernels = &kernels_ref, .members = 1, .lr = j->plan.lr, .d = d};
 }
 
 START_TEST(every_kind_has_a_launcher)

@@ -1,8 +1,7 @@
 /* The three products of a linear layer against triple loops in double, on ragged and empty shapes; grouped
  * ones against one expert at a time, with the split of case D01 (experts without rows leave their gradient
  * alone). */
-#include "kernels/gemm.h"
-#include "tests/numbers.h"
+#include "tests/under.h"
 #include <string.h>
 
 static const struct shape {
@@ -27,7 +26,7 @@ static void check_forward(struct shape s)
     float *x = numbers_make(s.rows * s.in, 1), *w = numbers_make(s.out * s.in, 2),
           *y = numbers_poison(s.rows * s.out);
     double *want = product(x, s.in, 1, w, 1, s.in, s.rows, s.out, s.in);
-    ck_assert_int_eq(gemm_ref(y, x, w, s.rows, s.out, s.in), OK);
+    ck_assert_int_eq(under->gemm(y, x, w, s.rows, s.out, s.in), OK);
     numbers_same(y, want, s.rows * s.out, 2e-5);
     free(x), free(w), free(y), free(want);
 }
@@ -37,7 +36,7 @@ static void check_dgrad(struct shape s)
     float *dy = numbers_make(s.rows * s.out, 3), *w = numbers_make(s.out * s.in, 4),
           *dx = numbers_poison(s.rows * s.in);
     double *want = product(dy, s.out, 1, w, s.in, 1, s.rows, s.in, s.out);
-    ck_assert_int_eq(gemm_dgrad_ref(dx, dy, w, s.rows, s.out, s.in), OK);
+    ck_assert_int_eq(under->gemm_dgrad(dx, dy, w, s.rows, s.out, s.in), OK);
     numbers_same(dx, want, s.rows * s.in, 2e-5);
     free(dy), free(w), free(dx), free(want);
 }
@@ -48,7 +47,7 @@ static void check_wgrad(struct shape s)
           *g = numbers_make(s.out * s.in, 7);
     double *want = product(dy, 1, s.out, x, s.in, 1, s.out, s.in, s.rows);
     for (int i = 0; i < s.out * s.in; i++) want[i] += g[i];
-    ck_assert_int_eq(gemm_wgrad_ref(g, x, dy, s.rows, s.out, s.in), OK);
+    ck_assert_int_eq(under->gemm_wgrad(g, x, dy, s.rows, s.out, s.in), OK);
     numbers_same(g, want, s.out * s.in, 2e-5);
     free(dy), free(x), free(g), free(want);
 }
@@ -68,10 +67,10 @@ START_TEST(rows_are_independent)
 {
     enum { ROWS = 11, OUT = 19, IN = 270 };
     float *x = numbers_make(ROWS * IN, 1), *w = numbers_make(OUT * IN, 2), *all = numbers_poison(ROWS * OUT);
-    gemm_ref(all, x, w, ROWS, OUT, IN);
+    under->gemm(all, x, w, ROWS, OUT, IN);
     for (int r = 0; r < ROWS; r++) {
         float one[OUT];
-        gemm_ref(one, x + r * IN, w, 1, OUT, IN);
+        under->gemm(one, x + r * IN, w, 1, OUT, IN);
         ck_assert_int_eq(memcmp(one, all + r * OUT, sizeof one), 0);
     }
     free(x), free(w), free(all);
@@ -102,8 +101,8 @@ START_TEST(grouped_is_one_expert_at_a_time)
         float *x = numbers_make(rows * IN, 1), *w = numbers_make(EXPERTS * ONE, 2),
               *dy = numbers_make(rows * OUT, 3);
         float *y = numbers_poison(rows * OUT), *dx = numbers_poison(rows * IN);
-        gemm_grouped_ref(y, x, w, splits[i], EXPERTS, OUT, IN);
-        gemm_grouped_dgrad_ref(dx, dy, w, splits[i], EXPERTS, OUT, IN);
+        under->gemm_grouped(y, x, w, splits[i], EXPERTS, OUT, IN);
+        under->gemm_grouped_dgrad(dx, dy, w, splits[i], EXPERTS, OUT, IN);
         for (int e = 0, at = 0; e < EXPERTS; at += (int)splits[i][e++]) {
             const int n = (int)splits[i][e];
             double *want_y = product(x + at * IN, IN, 1, w + e * ONE, 1, IN, n, OUT, IN);
@@ -123,7 +122,7 @@ START_TEST(grouped_gradients_add_and_empty_experts_keep_theirs)
         const int rows = total(splits[i]);
         float *x = numbers_make(rows * IN, 1), *dy = numbers_make(rows * OUT, 3);
         float *g = numbers_make(EXPERTS * ONE, 4), *before = numbers_make(EXPERTS * ONE, 4);
-        gemm_grouped_wgrad_ref(g, x, dy, splits[i], EXPERTS, OUT, IN);
+        under->gemm_grouped_wgrad(g, x, dy, splits[i], EXPERTS, OUT, IN);
         for (int e = 0, at = 0; e < EXPERTS; at += (int)splits[i][e++]) {
             double *want = product(dy + at * OUT, 1, OUT, x + at * IN, IN, 1, OUT, IN, (int)splits[i][e]);
             for (int k = 0; k < ONE; k++) want[k] += before[e * ONE + k];
@@ -140,5 +139,5 @@ int main(void)
 {
     const TTest *const test[] = {products_are_the_sums, rows_are_independent, grouped_is_one_expert_at_a_time,
                                  grouped_gradients_add_and_empty_experts_keep_theirs};
-    return test_main("gemm", test, LEN(test), 300);
+    return under_each("gemm", test, LEN(test));
 }

@@ -1,6 +1,5 @@
 /* RMSNorm against its formula in double, and its gradient against slopes of that formula. */
-#include "kernels/norm.h"
-#include "tests/numbers.h"
+#include "tests/under.h"
 #include <string.h>
 
 enum { RUNS = 5, COLS = 7, N = RUNS * COLS };
@@ -32,7 +31,7 @@ START_TEST(forward_is_the_formula)
     struct norm_case c = {numbers_double(x, N), numbers_double(w, COLS), NULL};
     double want[N];
     for (int i = 0; i < N; i++) want[i] = formula(&c, i / COLS, i % COLS);
-    norm_ref(y, x, w, RUNS, COLS, eps);
+    under->norm(y, x, w, RUNS, COLS, eps);
     numbers_same(y, want, N, 1e-6);
     free(x), free(w), free(y), free(c.x), free(c.w);
 }
@@ -46,7 +45,7 @@ static void check_backward(const float *dres)
     double *want_x = numbers_slope(c.x, N, loss, &c), *want_w = numbers_slope(c.w, COLS, loss, &c);
     for (int i = 0; dres && i < N; i++) want_x[i] += dres[i];
     for (int i = 0; i < COLS; i++) want_w[i] += g[i];
-    norm_bwd_ref(dx, g, x, w, dy, dres, RUNS, COLS, eps);
+    under->norm_bwd(dx, g, x, w, dy, dres, RUNS, COLS, eps);
     numbers_same(dx, want_x, N, 1e-6);
     numbers_same(g, want_w, COLS, 1e-6);
     free(x), free(w), free(dy), free(dx), free(g), free(c.x), free(c.w), free(want_x), free(want_w);
@@ -65,8 +64,8 @@ START_TEST(zeros_stay_finite)
 {
     float x[COLS] = {0}, y[COLS], dx[COLS], g[COLS] = {0}, *w = numbers_make(COLS, 2),
           *dy = numbers_make(COLS, 3);
-    norm_ref(y, x, w, 1, COLS, eps);
-    norm_bwd_ref(dx, g, x, w, dy, NULL, 1, COLS, eps);
+    under->norm(y, x, w, 1, COLS, eps);
+    under->norm_bwd(dx, g, x, w, dy, NULL, 1, COLS, eps);
     for (int i = 0; i < COLS; i++) {
         ck_assert_float_eq(y[i], 0);
         ck_assert_float_eq(g[i], 0);
@@ -80,5 +79,5 @@ int main(void)
 {
     const TTest *const test[] = {forward_is_the_formula, backward_is_the_slope_plus_the_residual,
                                  zeros_stay_finite};
-    return test_main("norm", test, LEN(test), 300);
+    return under_each("norm", test, LEN(test));
 }

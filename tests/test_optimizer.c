@@ -1,17 +1,16 @@
 /* The gradient norm of case D09, clipping, and both optimizers against their published formulas, step after
  * step. */
-#include "kernels/optimizer.h"
-#include "tests/numbers.h"
+#include "tests/under.h"
 #include <string.h>
 
 START_TEST(the_norm_is_one_sum_over_ranks)
 {
     const float here[2] = {2, 4}, there[2] = {6, 8};
     float sum = 0;
-    optimizer_sumsq_ref(&sum, here, 2, 1);
-    optimizer_sumsq_ref(&sum, there, 2, 1);
+    under->optimizer_sumsq(&sum, here, 2, 1);
+    under->optimizer_sumsq(&sum, there, 2, 1);
     ck_assert_double_eq_tol(sqrt(sum), 10.954452, 1e-6);
-    optimizer_sumsq_ref(&sum, there, 0, 1);
+    under->optimizer_sumsq(&sum, there, 0, 1);
     ck_assert_float_eq(sum, 120);
 }
 END_TEST
@@ -21,7 +20,7 @@ START_TEST(copies_count_once)
 {
     const float g[3] = {1, 2, 2};
     float sum = 0;
-    for (int copy = 0; copy < 4; copy++) optimizer_sumsq_ref(&sum, g, 3, 0.25);
+    for (int copy = 0; copy < 4; copy++) under->optimizer_sumsq(&sum, g, 3, 0.25);
     ck_assert_float_eq(sum, 9);
 }
 END_TEST
@@ -60,7 +59,7 @@ static void check_adamw(int with_master)
     for (o.step = 1; o.step <= STEPS; o.step++) {
         float *g = numbers_make(N, (uint64_t)(10 + o.step));
         adamw_formula(want, want_m, want_v, g, o.step, &o);
-        optimizer_adamw_ref(w, with_master ? master : NULL, m, v, g, N, &o);
+        under->optimizer_adamw(w, with_master ? master : NULL, m, v, g, N, &o);
         numbers_same(w, want, N, 1e-6);
         free(g);
     }
@@ -96,9 +95,9 @@ START_TEST(slices_step_like_the_whole)
         .lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .scale = 1, .step = 1};
     float *w = numbers_make(N, 1), *parts = numbers_make(N, 1), *g = numbers_make(N, 2), m[2][N] = {{0}},
           v[2][N] = {{0}};
-    optimizer_adamw_ref(w, NULL, m[0], v[0], g, N, &o);
+    under->optimizer_adamw(w, NULL, m[0], v[0], g, N, &o);
     for (int at = 0; at < N; at += N / 2)
-        optimizer_adamw_ref(parts + at, NULL, m[1] + at, v[1] + at, g + at, N / 2, &o);
+        under->optimizer_adamw(parts + at, NULL, m[1] + at, v[1] + at, g + at, N / 2, &o);
     ck_assert_int_eq(memcmp(w, parts, N * sizeof *w), 0);
     free(w), free(parts), free(g);
 }
@@ -109,5 +108,5 @@ int main(void)
     const TTest *const test[] = {
         the_norm_is_one_sum_over_ranks, copies_count_once,  clip_only_shortens,
         adamw_is_the_formula,           sgd_is_the_formula, slices_step_like_the_whole};
-    return test_main("optimizer", test, LEN(test), 300);
+    return under_each("optimizer", test, LEN(test));
 }

@@ -1,6 +1,5 @@
 /* SwiGLU, with and without routing weights, against its formula in double and the slopes of that formula. */
-#include "kernels/swiglu.h"
-#include "tests/numbers.h"
+#include "tests/under.h"
 
 enum { ROWS = 4, COLS = 5, N = ROWS * COLS };
 
@@ -32,8 +31,8 @@ static void check(const float *prob)
     struct swiglu_case c = {numbers_double(x, 2 * N), prob ? numbers_double(prob, ROWS) : NULL, dy};
     double want[N], *want_dx = numbers_slope(c.x, 2 * N, loss, &c);
     for (int i = 0; i < N; i++) want[i] = formula(&c, i / COLS, i % COLS);
-    swiglu_ref(y, x, prob, ROWS, COLS);
-    swiglu_bwd_ref(dx, prob ? dprob : NULL, x, dy, prob, ROWS, COLS);
+    under->swiglu(y, x, prob, ROWS, COLS);
+    under->swiglu_bwd(dx, prob ? dprob : NULL, x, dy, prob, ROWS, COLS);
     numbers_same(y, want, N, 1e-6);
     numbers_same(dx, want_dx, 2 * N, 1e-6);
     if (prob) {
@@ -62,8 +61,8 @@ START_TEST(large_gates_stay_finite)
 {
     const float x[4] = {200, -200, 1, 1}, dy[2] = {1, 1};
     float y[2], dx[4];
-    swiglu_ref(y, x, NULL, 1, 2);
-    swiglu_bwd_ref(dx, NULL, x, dy, NULL, 1, 2);
+    under->swiglu(y, x, NULL, 1, 2);
+    under->swiglu_bwd(dx, NULL, x, dy, NULL, 1, 2);
     ck_assert_float_eq(y[0], 200);
     ck_assert_float_eq(y[1], 0);
     for (int i = 0; i < 4; i++) ck_assert(isfinite(dx[i]));
@@ -73,5 +72,5 @@ END_TEST
 int main(void)
 {
     const TTest *const test[] = {plain, weighted, large_gates_stay_finite};
-    return test_main("swiglu", test, LEN(test), 300);
+    return under_each("swiglu", test, LEN(test));
 }

@@ -1,7 +1,6 @@
 /* Cross-entropy over a cut vocabulary: any number of parts gives the loss of the whole row and the slopes of
  * that loss; padding columns count for nothing, whatever stands in them. */
-#include "kernels/xent.h"
-#include "tests/numbers.h"
+#include "tests/under.h"
 #include <string.h>
 
 enum { ROWS = 6, VOCAB = 13, PADDED = 24 }; /* cut into 4, the last part is padding alone */
@@ -37,20 +36,20 @@ static double in_parts(float *whole, int parts)
     for (int p = 0; p < parts; p++) {
         const struct xent s = {p * cols, cols, VOCAB};
         part(x, whole, p * cols, cols);
-        xent_max_ref(some, x, ROWS, &s);
+        under->xent_max(some, x, ROWS, &s);
         for (int t = 0; t < ROWS; t++) most[t] = fmaxf(most[t], some[t]);
     }
     for (int p = 0; p < parts; p++) {
         const struct xent s = {p * cols, cols, VOCAB};
         part(x, whole, p * cols, cols);
-        xent_sum_ref(some, x, label, most, ROWS, &s);
+        under->xent_sum(some, x, label, most, ROWS, &s);
         for (int i = 0; i < 2 * ROWS; i++) sum[i] += some[i];
     }
     xent_loss_ref(&total, sum, ROWS, scale);
     for (int p = 0; p < parts; p++) {
         const struct xent s = {p * cols, cols, VOCAB};
         part(x, whole, p * cols, cols);
-        xent_bwd_ref(x, label, most, sum, ROWS, scale, &s);
+        under->xent_bwd(x, label, most, sum, ROWS, scale, &s);
         for (int t = 0; t < ROWS; t++)
             memcpy(whole + t * PADDED + p * cols, x + t * cols, (size_t)cols * sizeof *x);
     }
@@ -92,5 +91,5 @@ END_TEST
 int main(void)
 {
     const TTest *const test[] = {any_cut_is_the_whole, equal_logits_lose_the_logarithm_of_the_vocabulary};
-    return test_main("xent", test, LEN(test), 300);
+    return under_each("xent", test, LEN(test));
 }

@@ -13,11 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *const backends[] = { "cpu", NULL }, *const comms[] = { "shm", NULL };
+static const char *const backends[] = { "cpu", NULL }, *const kernel_kinds[] = { "fast", "reference", NULL };
+static const char *const comms[] = { "shm", NULL };
 static const char *const rank_kinds[] = { "thread", NULL };
 
 struct run_flags {
-    int32_t ranks, steps, traced, backend, comm, ranks_as;
+    int32_t ranks, steps, traced, backend, kernels, comm, ranks_as;
     double timeout_s;
     char data[512], out[512];
 };
@@ -34,6 +35,8 @@ static const struct opt flags[] = {
     { .key = "timeout", .type = OPT_NUMBER, .unit = UNIT_S, ARGS_AT(struct run_flags, timeout_s), .lo = 0.1,
       .hi = 86400, .def = "120 s", .help = "a rank that comes later than this to a collective breaks the run" },
     { .key = "backend", ARGS_NAME(struct run_flags, backend, backends, "cpu"), .help = "who computes" },
+    { .key = "kernels", ARGS_NAME(struct run_flags, kernels, kernel_kinds, "fast"),
+      .help = "whose arithmetic: this CPU's vector code, or the plain loops that define it" },
     { .key = "comm", ARGS_NAME(struct run_flags, comm, comms, "shm"), .help = "who communicates" },
     { .key = "ranks-as", ARGS_NAME(struct run_flags, ranks_as, rank_kinds, "thread"), .help = "what a rank is" },
 };
@@ -204,6 +207,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct ru
     r->ask.steps = f->steps;
     r->ask.iters_traced = f->traced;
     r->ask.timeout_s = f->timeout_s;
+    r->ask.kernels = f->kernels ? &kernels_ref : NULL;
     if (isatty(STDERR_FILENO)) {
         r->ask.after_step = show_progress;
         r->ask.user = &progress;
