@@ -14,6 +14,7 @@ struct operand { void *p; int64_t rows, cols; };
 struct call {
     const struct op *op; const struct program *pr; const struct job *job;
     const struct kernels *kernels;              /* whose arithmetic: kernels_ref, or this machine's fast ones  */
+    void *backend_user;                         /* what the run was asked with; NULL for backend_cpu_launch     */
     struct coord at;                            /* where this rank sits                                       */
     int32_t rank, iter, micro;                  /* iter: steps before this one; micro -1: none                                             */
     struct operand write[OP_WRITES], add[OP_ADDS], read[OP_READS];

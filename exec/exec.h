@@ -22,6 +22,7 @@ struct exec_ask {
     double timeout_s;                       /* of a collective; <= 0: waits for ever                          */
     launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_launch              */
     const struct kernels *kernels;          /* of backend_cpu's launchers; NULL: kernels_fast(0)              */
+    void *backend_user;                     /* handed to every launch                                         */
     void *user;                             /* of the hooks, any of which may be NULL                  */
     /* May overwrite initial values in a rank's arena (a checkpoint, a test). One rank after the other. */
     void (*before)(void *user, int rank, const struct unroll *u, char *arena);

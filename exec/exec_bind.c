@@ -47,7 +47,8 @@ enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, i
     const struct exec_shared *x = r->x;
     const struct op *o = &x->pr->op[it->op];
     const int p2p = op_family((enum op_kind)o->kind) == FAMILY_P2P;
-    *c = (struct call){ .op = o, .pr = x->pr, .job = x->j, .kernels = x->kernels, .at = r->at,
+    *c = (struct call){ .op = o, .pr = x->pr, .job = x->j, .kernels = x->kernels,
+                        .backend_user = x->ask->backend_user, .at = r->at,
                         .rank = r->rank, .iter = (int32_t)(x->ask->first_step + step),
                         .micro = it->micro, .comm_ops = &comm_shm, .comm = r->comm[o->group][o->stream],
                         .me = p2p ? o->kind == OP_RECV : r->me[o->group],

@@ -39,7 +39,7 @@ answers() {
 # ---- no verb, unknown verbs, help ----
 "$moefold" >out 2>err; [ $? = 2 ] || bad "moefold alone: not exit 2"
 expect 2 frobnicate;                            says "frobnicate"
-for verb in predict search run compare validate draw list doctor; do
+for verb in predict search run verify compare validate draw list doctor; do
     expect 0 $verb --help
     grep -q -- '--json' out || bad "moefold $verb --help does not name --json"
 done
@@ -130,6 +130,8 @@ answers 0 "step.predicted_s step.predicted_at_load_s step.measured_s tflops.pred
 memory.measured_live_B memory.predicted_arena_B memory.arena_B ops[].kind ops[].count ops[].predicted_s ops[].measured_s
 spans.joined unaccounted_s" compare here
 expect 0 compare here
+answers 0 "backend worst equal ops[].op ops[].launches ops[].off ops[].limit ops[].equal" verify tiny-moe-8 --steps 1
+expect 2 verify --stack mcore-2510 --model tiny-moe;    says "moefold"
 expect 0 run --model tiny-moe --ranks 2 --ep 2 --steps 1 --out there
 cp here/trace.mft there/trace.mft
 expect 2 compare there;                         says "program"
