@@ -184,6 +184,7 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
     int x_before = 0, dy_before = 0; /* an earlier micro-batch's: its input by its loss graph, its output's
                                         gradient by a variable */
     b->half = HALF_FWD;
+    b->graph = b->j->plan.graph & 1 << GRAPH_FULL ? OP_GRAPH_INSIDE : OP_GRAPH_NONE;
     b->part = b->n_norm = 0;
     c->fwd = pr->n_op;
     if (!y->has_embedding) c->x_in = pipe ? emit_recv(b, GROUP_PREV, in) : emit_buf(b, in, hidden, b->act);
@@ -200,6 +201,7 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
     if (held && c->dy_in) emit_hold(b, c->dy_in, 0, 0, 0);
     if (c->dx_out && pipe) emit_send(b, GROUP_PREV, c->dx_out);
     c->reduce = pr->n_op;
+    b->graph = OP_GRAPH_NONE;
     if (b->copies) emit_copy_settle(b, c->fwd, c->reduce);
     build_bucket_reduce(b);
     c->end = pr->n_op;

@@ -44,6 +44,13 @@ void build_shard_scatter(struct build *b, int unit);
 /* What the current stage does once a step: at the end (input-table reduction, norm, update, parameter gather), at the start. */
 void build_optimizer(struct build *b);
 
+/* ---- build_scope.c: what the plan captures in CUDA graphs; nothing where it captures nothing ---- */
+void build_scope_open(struct build *b);                     /* no graph reaches into what follows (layers)               */
+void build_scope(struct build *b, enum graph scope);        /* ops from here on are of this module of the current layer  */
+/* Where a graph that begins with the next op has its input, for backward to release (emit_hold); 0: none begins in
+ * forward. */
+int  build_scope_input(struct build *b);
+
 /* ---- build_keep.c: what a framework keeps for ever, by the stack's settings; nothing where it has none ---- */
 /* The buffer of the output layer's gathered input [tok, cols] of the current stage. */
 int build_keep_gather(struct build *b, int cols);
@@ -108,7 +115,8 @@ int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct m
 
 /* ---- build_layer.c: a transformer layer ---- */
 struct layer_w    { struct layer_kind kind; struct mamba_w mamba; struct attention_w attention; struct mlp_w mlp; struct moe_w experts; };
-struct layer_kept { int x; struct mamba_kept mamba; struct attention_kept attention; struct mlp_kept mlp; struct moe_kept experts; };
+struct layer_kept { int x, graph_x[2]; struct mamba_kept mamba; struct attention_kept attention; struct mlp_kept mlp;
+                    struct moe_kept experts; };
 struct layer_w build_layer_weights(struct build *b, struct layer_kind kind);
 int build_layer_fwd(struct build *b, const struct layer_w *w, int x, struct layer_kept *k);
 int build_layer_bwd(struct build *b, const struct layer_w *w, int dy, const struct layer_kept *k);

@@ -37,26 +37,50 @@ static int mixer_bwd(struct build *b, const struct layer_w *w, int dy, const str
                                                   : build_attention_bwd(b, &w->attention, dy, &k->attention);
 }
 
+static void scope_mixer(struct build *b, const struct layer_w *w)
+{
+    if (w->kind.mixer != MIXER_NONE) build_scope(b, w->kind.mixer == MIXER_MAMBA ? GRAPH_MAMBA : GRAPH_ATTN);
+}
+
+static void scope_ffn(struct build *b, const struct layer_w *w)
+{
+    if (w->kind.ffn != FFN_NONE) build_scope(b, w->kind.ffn == FFN_MOE ? GRAPH_MOE_ROUTER : GRAPH_MLP);
+}
+
 int build_layer_fwd(struct build *b, const struct layer_w *w, int x, struct layer_kept *k)
 {
     k->x = x;
+    build_scope_open(b);
+    scope_mixer(b, w);
+    k->graph_x[0] = build_scope_input(b);
     const int mid = mixer_fwd(b, w, x, k);
-    if (w->kind.ffn == FFN_MOE) return build_moe_fwd(b, &w->experts, mid, &k->experts);
-    const int out = w->kind.ffn == FFN_DENSE ? build_mlp_fwd(b, &w->mlp, mid, &k->mlp) : mid;
-    b->part += PARTS;
+    scope_ffn(b, w);
+    k->graph_x[1] = build_scope_input(b);
+    int out = mid;
+    if (w->kind.ffn == FFN_MOE) out = build_moe_fwd(b, &w->experts, mid, &k->experts);
+    if (w->kind.ffn == FFN_DENSE) out = build_mlp_fwd(b, &w->mlp, mid, &k->mlp);
+    if (w->kind.ffn != FFN_MOE) b->part += PARTS;
+    build_scope_open(b);
     return out;
 }
 
 int build_layer_bwd(struct build *b, const struct layer_w *w, int dy, const struct layer_kept *kept)
 {
     struct layer_kept k = *kept;
+    for (int i = 0; i < LEN(k.graph_x); i++)
+        if (k.graph_x[i]) emit_hold(b, k.graph_x[i], 0, 0, 0);
+    build_scope_open(b);
     if (build_recomputes(b, RECOMPUTE_FULL)) {
         b->flags |= OP_RECOMPUTE;
         build_layer_fwd(b, w, kept->x, &k);
         b->flags &= ~OP_RECOMPUTE;
     }
-    if (w->kind.ffn == FFN_MOE) return mixer_bwd(b, w, build_moe_bwd(b, &w->experts, dy, &k.experts), &k);
-    const int dmid = w->kind.ffn == FFN_DENSE ? build_mlp_bwd(b, &w->mlp, dy, &k.mlp) : dy;
-    b->part += PARTS;
-    return mixer_bwd(b, w, dmid, &k);
+    int dmid = dy;
+    if (w->kind.ffn == FFN_MOE) dmid = build_moe_bwd(b, &w->experts, dy, &k.experts);
+    if (w->kind.ffn == FFN_DENSE) scope_ffn(b, w), dmid = build_mlp_bwd(b, &w->mlp, dy, &k.mlp);
+    if (w->kind.ffn != FFN_MOE) b->part += PARTS;
+    scope_mixer(b, w);
+    const int dx = mixer_bwd(b, w, dmid, &k);
+    build_scope_open(b);
+    return dx;
 }

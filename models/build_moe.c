@@ -31,7 +31,8 @@ static int router_list_B(const struct model *m)
     return 8 * m->experts + groups_B + 8 * m->topk + 4 * (2 * m->experts + 1);
 }
 
-/* Scores and counts; when rows move between ranks, everybody's counts and the sizes that follow from them. */
+/* Scores and counts; when rows move between ranks, everybody's counts and the sizes that follow from them. Where
+ * they stay, a framework whose grouped products take their sizes from the host reads the counts all the same. */
 static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
 {
     const struct model *m = &b->j->model;
@@ -50,14 +51,18 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     const int again = build_recomputes(b, RECOMPUTE_MOE) || build_recomputes(b, RECOMPUTE_FULL);
     if (b->j->stack.router_lists && (!again || b->flags & OP_RECOMPUTE))
         k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
+    build_scope(b, GRAPH_MOE_PREPROCESS);
     if (emit_by_tokens(b)) emit_tokens_plan(b, &k->to, mine);
     else k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
-    if (k->to.count == mine && !k->to.map) return;
-    k->to.size = emit_buf(b, 2, 1, DT_I32);
+    const int moves = k->to.count != mine || k->to.map;
+    if (!moves && (b->j->stack.runs || !plan_host_reads(b->j))) return;
+    const int size = emit_buf(b, 2, 1, DT_I32);
+    if (moves) k->to.size = size;
     struct op *sizes =
         emit(b, OP_SIZES, STREAM_COMPUTE, GROUP_NONE,
-             (struct io){ .write = { k->to.size }, .read = { k->to.map ? k->to.map : k->to.count } });
-    if (b->j->stack.host_reads) sizes->flags |= OP_HOST_READS;
+             (struct io){ .write = { size }, .read = { k->to.map ? k->to.map : k->to.count } });
+    if (plan_host_reads(b->j)) sizes->flags |= OP_HOST_READS;
+    if (!moves) emit_hold(b, size, 0, 0, 0);
 }
 
 static int permute(struct build *b, int x, int perm)
@@ -169,9 +174,15 @@ static int experts_fwd(struct build *b, const struct moe_w *w, struct moe_kept *
     const struct model *m = &b->j->model;
     const int first = b->pr->n_op;
     route(b, w, k);
-    int base = b->j->stack.moe_overlap ? 0 : shared(b, w, k);
+    int base = 0;
+    if (!b->j->stack.moe_overlap) {
+        if (w->shared.fc1.w) build_scope(b, GRAPH_MOE_ROUTER);
+        base = shared(b, w, k);
+    }
+    build_scope(b, GRAPH_MOE_PREPROCESS);
     const int from = m->moe_latent ? emit_gemm(b, k->n, w->down) : k->n, x_send = to_send(b, from, &k->to);
     b->part++;
+    build_scope(b, GRAPH_MOE);
     k->prob = k->to.prob;
     k->rows = send(b, x_send, &k->to, &k->prob);
     if (!base) base = shared(b, w, k);
@@ -205,6 +216,7 @@ static int moe_again(struct build *b, const struct moe_w *w, struct moe_kept *k)
     if (!build_recomputes(b, RECOMPUTE_MOE)) return 0;
     k->n = build_norm_again(b, k->x, w->norm, k->n, 0);
     b->flags |= OP_RECOMPUTE;
+    build_scope(b, GRAPH_MOE_ROUTER);
     experts_fwd(b, w, k);
     b->flags &= ~OP_RECOMPUTE;
     b->part = part;
@@ -269,6 +281,7 @@ int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct m
     int drows, dprob, dfc1;
     struct moe_kept again = *kept;
     const int moe = moe_again(b, w, &again);
+    build_scope(b, GRAPH_MOE);
     const struct moe_kept *k = &again;
     if (b->j->stack.keep_fc2) emit_hold(b, k->back, 0, 0, 0);   /* gradient of the probabilities */
     const int dsend = to_send(b, to_latent_bwd(b, w, dy, k), &k->to);
@@ -283,6 +296,7 @@ int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct m
     const int drows_tok = send_back(b, drows, &k->to, &dprob);
     if (overlap) emit_grouped_wgrad(b, k->rows, dfc1, w->routed.fc1, k->to.count);
     b->part++;
+    build_scope(b, GRAPH_MOE_ROUTER);
     if (!overlap) dn_shared = shared_bwd(b, w, dy, n, k);
     const int dn_routed = from_latent_bwd(b, w, drows_tok, dn_shared, n, k);
     const int dn_router = route_bwd(b, w, k, n, dprob);

@@ -73,11 +73,13 @@ struct op *emit(struct build *b, enum op_kind k, enum stream s, enum group g, st
                       .group = (uint8_t)g,
                       .half = (uint8_t)b->half,
                       .flags = (uint8_t)b->flags,
+                      .graph = (uint8_t)b->graph,
                       .layer = (int16_t)b->layer,
                       .part = (int16_t)b->part,
                       .copies = 1,
                       .io = io };
     assert(op_io_fits(o, b->arity[k]));
+    if (b->graph == OP_GRAPH_FIRST && k != OP_HOLD) b->graph = OP_GRAPH_INSIDE;
     return o;
 }
 

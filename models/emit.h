@@ -24,6 +24,7 @@ struct build {
     struct program *pr; struct arena *arena; const struct job *j;
     int chunk, stage, layer, part, flags;
     enum half half;
+    enum op_graph graph;                /* of the next op (build_scope)                             */
     enum dtype act;                     /* of activations and weights                               */
     int64_t tok, tok_sp;                /* tokens of a micro-batch on this rank: whole cp slice, sequence-parallel slice */
     int32_t cap_buf, cap_op, cap_param, cap_bucket;

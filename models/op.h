@@ -120,11 +120,15 @@ enum op_flag {
     OP_ROUTER = 32,         /* the router's GEMMs: not counted as model FLOP                            */
 };
 
+/* In a captured graph: its launch is the region's first op's; or a buffer taken for a graph's input (of a HOLD). */
+enum op_graph { OP_GRAPH_NONE, OP_GRAPH_INSIDE, OP_GRAPH_FIRST, OP_GRAPH_INPUT };
+
 enum { OP_WRITES = 4, OP_ADDS = 4, OP_READS = 6 };
 struct io { int32_t write[OP_WRITES], add[OP_ADDS], read[OP_READS]; };     /* add: read, then written in place */
 
 struct op {
     uint8_t kind, stream, group, half, flags;
+    uint8_t graph;          /* enum op_graph                                                                      */
     int16_t layer;          /* 0 .. layers - 1; layers + i: MTP i; -1: none                                       */
     int16_t part;           /* where two passes may be interleaved (build.h)                                      */
     int32_t window;         /* ATTN: tokens seen back; 0: all                                                      */

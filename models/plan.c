@@ -16,6 +16,7 @@ static const char *const plan_loads[]      = { "balanced", "worst", NULL };
 static const struct word plan_auto[]       = { { "auto", -1 }, { NULL, 0 } };
 static const struct word plan_auto_0[]     = { { "auto", 0 }, { NULL, 0 } };
 static const struct word plan_capacities[] = { { "auto", 0 }, { "worst", PLAN_CAPACITY_WORST }, { NULL, 0 } };
+static const struct word plan_graphs[] = { { "auto", -1 }, { "none", 0 }, { NULL, 0 } };
 static const struct word plan_recomputes[] = { { "none", 0 }, { "full", 1 << RECOMPUTE_FULL }, { NULL, 0 } };
 
 /* Highest sizes keep the product of three degrees, or of mbs and seq, inside int32. */
@@ -62,6 +63,8 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "how tokens reach experts; auto: the stack's")                                                         \
     X("ep-overlap", BOOL, ep_overlap, 0, 0, 0, 1, "0", "1: expert exchange under the other half (fwd-bwd)")  \
     X("split-wgrad", BOOL, split_wgrad, 0, 0, 0, 1, "0", "1: weight gradients are passes of their own")      \
+    X("cuda-graph", SET, graph, stack_graphs, plan_graphs, 0, 0, "auto",                                     \
+      "what is captured and replayed: attn+moe_router, full-layer, full, none; auto: the stack's")           \
     X("sp", BOOL, sp, 0, plan_auto, 0, 1, "auto", "sequence parallel; auto: when tp > 1")                    \
     X("mtp", INT, mtp, 0, plan_auto, 0, MODEL_MTP, "auto", "multi-token-prediction depths; auto: the model's") \
     X("layers", INT, layers, 0, plan_auto_0, 1, 1000, "auto", "the model's first ones only; auto: all")      \

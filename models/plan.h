@@ -32,6 +32,7 @@ struct plan {
     int32_t fsdp;                                   /* parameters and gradients are cut over replicas too        */
     int32_t cp_comm;                                /* enum cp_comm                                              */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
+    int32_t graph;                                  /* bits 1 << enum graph; -1: the stack's                     */
     int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */
     int32_t mtp;                                    /* -1: as in the model                                       */
     int32_t layers;                                 /* the model's first ones only; 0: all                       */
@@ -85,6 +86,13 @@ static inline int64_t plan_tokens_sp(const struct plan *p) { return plan_tokens(
  * there is no such limit (case E03). Of a job whose folds and domain_gpus are known. */
 enum { PLAN_QUEUE_TOKENS = (65535 - 1) / 3 };
 int plan_fits_queue(const struct job *j);
+/* ---- plan_graph.c ---- */
+/* The stack's scopes, of the modules that the model has; which scopes go together, and what must be static in them. */
+int plan_graph_default(const struct job *j);
+enum err plan_graph_check(const struct job *j, struct diag *d);
+/* Whether the host waits for the routed row counts: of dropless routing, unless the dispatcher is told how many rows
+ * may come (Megatron-LM fused_a2a.py, hybrid-ep with num_permuted_tokens). */
+int plan_host_reads(const struct job *j);
 /* Rows of a routed buffer: 0 after dispatch, 1 after the etp gather. Even routing; and capacity (>= even). */
 int64_t plan_even_rows(const struct job *j, int at);
 int64_t plan_capacity_rows(const struct job *j, int at);

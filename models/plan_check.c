@@ -175,8 +175,7 @@ static enum err check_sequence(const struct plan *p, struct diag *d)
                     "seq %d is not a multiple of %d (cp %d x the least common multiple of 2 and tp %d): pad to %s",
                     p->seq, of, p->cp, p->tp, n.text);
     return fail(d, ERR_CONFIG,
-                "seq %d is not a multiple of tp %d, over which sequence parallelism cuts it: pad to %s", p->seq,
-                of, n.text);
+                "seq %d is not a multiple of tp %d, over which sequence parallelism cuts it: pad to %s", p->seq, of, n.text);
 }
 
 static enum err check_batch(const struct plan *p, struct diag *d)
@@ -184,9 +183,8 @@ static enum err check_batch(const struct plan *p, struct diag *d)
     const int64_t dp = p->gpus / ((int64_t)p->tp * p->cp * p->pp), at_once = p->mbs * dp;
     const struct near n = near_multiples(p->gbs, at_once);
     if (p->gbs % at_once)
-        return fail(d, ERR_CONFIG,
-                    "gbs %d is not a multiple of mbs %d x dp %lld = %lld: use gbs %s, or another mbs", p->gbs,
-                    p->mbs, (long long)dp, (long long)at_once, n.text);
+        return fail(d, ERR_CONFIG, "gbs %d is not a multiple of mbs %d x dp %lld = %lld: use gbs %s, or another mbs",
+                    p->gbs, p->mbs, (long long)dp, (long long)at_once, n.text);
     return OK;
 }
 
@@ -195,8 +193,7 @@ static enum err check_sp(const struct plan *p, const struct model *m, struct dia
     if (p->tp == 1 || p->sp) return OK;
     if (m->experts > 0)
         return fail(d, ERR_CONFIG,
-                    "tp %d with experts needs sp 1: without it all %d tp ranks route and dispatch the same "
-                    "tokens",
+                    "tp %d with experts needs sp 1: without it all %d tp ranks route and dispatch the same tokens",
                     p->tp, p->tp);
     return fail(d, ERR_LIMIT, "sp 0 with tp > 1 (here %d) is not built yet: set sp 1", p->tp);
 }
@@ -425,6 +422,7 @@ static void fill_options(struct job *j)
     if (p->schedule == SCHEDULE_FWD_BWD) p->ep_overlap = 1;
     if (p->vpp_group == 0) p->vpp_group = p->pp;
     if (p->dispatcher < 0) p->dispatcher = j->stack.dispatcher;
+    if (p->graph < 0) p->graph = plan_graph_default(j);
     if (p->sp < 0) p->sp = p->tp > 1;
     if (p->grads < 0)
         p->grads = j->stack.grad_fp32 || p->precision == PRECISION_FP32 ? STATE_FP32 : STATE_BF16;
@@ -496,6 +494,7 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_stack(p, m, &j->stack, d));
     TRY(check_states(p, d));
     TRY(plan_memory_check(j, d));
+    TRY(plan_graph_check(j, d));
     TRY(check_dispatcher(j, p, stack_dispatchers[p->dispatcher], d));
     return check_system(p, &j->system, d);
 }

@@ -1,5 +1,5 @@
 /* Reads configs/stacks. The lists of names here are also those of the plan's options. */
-#include "models/stack.h"
+#include "models/op.h"
 #include <stddef.h>
 
 const char *const stack_schedules[] = { "1f1b", "interleaved", "fwd-bwd", NULL };
@@ -7,6 +7,8 @@ const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", 
                                           "shared_experts", "full", NULL };
 const char *const stack_dispatchers[] = { "alltoall", "deepep", "hybridep", NULL };
 const char *const stack_cp_comms[] = { "allgather", "a2a", NULL };
+const char *const stack_graphs[] = { "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "full-layer", "full",
+                                     NULL };
 static const char *const stack_hold_rows[] = { "none", "combined", "whole", NULL };
 static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-grad", NULL };
 
@@ -29,7 +31,12 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "rows of routed buffers over even routing; 0: the load's")                                             \
     X("vocab_multiple", INT, vocab_multiple, 0, NONE, 1, 1024, 0,                                            \
       "the vocabulary is padded to a multiple of this times tp")                                             \
-    X("issue", NUMBER, issue, 0, NONE, 0, 1000, 0, "host time per op, in units of the system's host.issue")  \
+    X("issue", NUMBER, issue, 0, NONE, 0, 1000, 0,                                                           \
+      "host time of an op not counted in launch, in units of the system's host.issue")                       \
+    X("replay.kernels", NUMBER, replay.kernels, 0, NONE, 0, 1e4, "0", "of each replay, beside its graph")    \
+    X("replay.calls", NUMBER, replay.calls, 0, NONE, 0, 1e4, "0", "of the framework, around a replay")       \
+    X("graphs", SET, graphs, stack_graphs, NONE, 0, 0, "none", "CUDA graph scopes offered")                  \
+    X("graph", SET, graph, stack_graphs, NONE, 0, 0, "none", "the default ones")                             \
     X("host_reads", BOOL, host_reads, 0, NONE, 0, 1, 0, "1: the host waits for routed row counts")           \
     X("arena", BOOL, arena, 0, NONE, 0, 1, 0, "1: memory is planned offsets; 0: a framework's allocator")    \
     X("moe_overlap", BOOL, moe_overlap, 0, NONE, 0, 1, 0,                                                    \
@@ -77,7 +84,19 @@ const struct opt stack_opts[] = {
       .names = n, .unit = UNIT_##u, .lo = low, .hi = high, .def = d, .help = h },
     STACK_OPTS(X)
 #undef X
+#define LAUNCH(k, f, h)                                                                                              \
+    { .key = "launch." #k "." #f, .type = OPT_NUMBER, .at = offsetof(struct stack, launch[OP_##k].f),                \
+      .size = sizeof(double), .hi = 1e4, .def = "0", .help = h },
+#define X(k, family, io)                                                                                             \
+    LAUNCH(k, kernels, "kernels of one; 0: not counted")                                                             \
+    LAUNCH(k, calls, "framework calls of one")                                                                       \
+    LAUNCH(k, each, "kernels more for each local expert")                                                            \
+    LAUNCH(k, each_call, "calls more for each")
+    OP_LIST(X)
+#undef X
+#undef LAUNCH
 };
+_Static_assert((int)OP_KIND_COUNT <= (int)STACK_KINDS, "every kind has its launches");
 const int stack_n_opt = LEN(stack_opts);
 
 static enum err stack_check(const struct stack *s, struct diag *d)
@@ -87,6 +106,8 @@ static enum err stack_check(const struct stack *s, struct diag *d)
     if (!(s->dispatchers & 1 << s->dispatcher))
         return fail(d, ERR_CONFIG, "dispatcher = %s is not among the dispatchers: add it there",
                     stack_dispatchers[s->dispatcher]);
+    if (s->graph & ~s->graphs)
+        return fail(d, ERR_CONFIG, "graph = %d has scopes that graphs = %d lacks: offer them there", s->graph, s->graphs);
     if (s->reserve_high < s->reserve_low)
         return fail(d, ERR_CONFIG, "reserve_high = %g is below reserve_low = %g: swap them", s->reserve_high,
                     s->reserve_low);

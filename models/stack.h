@@ -18,7 +18,18 @@ enum hold_rows { HOLD_ROWS_NONE, HOLD_ROWS_COMBINED, HOLD_ROWS_WHOLE };
 /* Vocabulary-parallel cross-entropy. SPLIT: backward turns the logits into their gradient; INPLACE: forward does already;
  * FP32_GRAD: forward makes an fp32 gradient beside them. */
 enum cross_entropy { CROSS_ENTROPY_SPLIT, CROSS_ENTROPY_INPLACE, CROSS_ENTROPY_FP32_GRAD };
-extern const char *const stack_schedules[], *const stack_recomputes[], *const stack_dispatchers[], *const stack_cp_comms[];
+/* What is captured once and replayed (Megatron-LM --cuda-graph-modules); MOE: also what lies between router and the
+ * tokens' return; FULL_LAYER: whole layers; FULL: forward and backward of the whole step. */
+enum graph { GRAPH_ATTN, GRAPH_MLP, GRAPH_MOE, GRAPH_MOE_ROUTER, GRAPH_MOE_PREPROCESS, GRAPH_MAMBA, GRAPH_FULL_LAYER,
+             GRAPH_FULL };
+extern const char *const stack_schedules[], *const stack_recomputes[], *const stack_dispatchers[], *const stack_cp_comms[],
+    *const stack_graphs[];
+
+/* What one op of ours is in this software: kernels, and the framework's calls around them (a tensor op that autograd
+ * sees, a module, a function in Python: dearer than a launch). each, each_call: of both, more for every local expert.
+ * kernels 0: not counted, one kernel on the device and `issue` units of the host's. */
+struct stack_launch { double kernels, calls, each, each_call; };
+enum { STACK_KINDS = 96 };                  /* at least OP_KIND_COUNT */
 
 struct stack {
     char name[64];
@@ -30,7 +41,10 @@ struct stack {
     int32_t fsdp;                           /* parameters may be cut over their replicas                              */
     double capacity;                        /* default factor of a routed buffer's rows; 0: none, rows are the load's */
     int32_t vocab_multiple;                 /* the vocabulary is padded to a multiple of this times tp                */
-    double issue;                           /* host time per op, in units of system.issue_s                           */
+    double issue;                           /* host time of an op not in `launch`, in units of system.issue_s        */
+    struct stack_launch launch[STACK_KINDS];    /* by enum op_kind                                                    */
+    struct stack_launch replay;             /* of a captured region's replay, beside the launch of its graph          */
+    int32_t graphs, graph;                  /* bit sets of enum graph: offered; the default                           */
     int32_t host_reads;                     /* the host waits for the routed sizes                                    */
     int32_t arena;                          /* memory is planned offsets (1) or a framework's allocator (0)           */
     int32_t grad_fp32;                      /* main gradients fp32 also when the plan trains in bf16                  */

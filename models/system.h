@@ -53,7 +53,9 @@ struct system {
     struct system_exchange exchange;
     /* host */
     double host_link_B_per_s, host_memory_B;        /* per GPU                                                   */
-    double issue_s;                                 /* host time to issue one op of a stack whose `issue` is 1   */
+    double issue_s;                                 /* host time to launch one kernel                            */
+    double call_s;                                  /* of one call of a framework in Python; 0: as a launch      */
+    double graph_s;                                 /* to launch a captured graph; 0: as a kernel                */
     double price_usd_per_h;                         /* per GPU-hour; 0: unknown                                  */
 };
 

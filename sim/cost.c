@@ -16,6 +16,30 @@ static int launches(const struct cost *c, const struct op *o)
     return op_family((enum op_kind)o->kind) != FAMILY_COMM || c->place[o->group].size > 1;
 }
 
+/* Its local experts, of an op that works on each. */
+static double experts_of(const struct cost *c, const struct op *o)
+{
+    const int grouped = op_family((enum op_kind)o->kind) == FAMILY_GROUPED || c->pr->buf[o->io.read[0]].groups > 0;
+    return grouped ? (double)c->job->model.experts / c->job->plan.ep : 0;
+}
+
+double cost_kernels(const struct cost *c, int op)
+{
+    const struct op *o = &c->pr->op[op];
+    const struct stack_launch *l = &c->job->stack.launch[o->kind];
+    return l->kernels > 0 ? l->kernels + (l->each > 0 ? l->each * experts_of(c, o) : 0) : 1;
+}
+
+/* Kernels that follow each other in one op; grouped products have a floor of their own. */
+static double more_kernels_s(const struct cost *c, int op)
+{
+    switch (op_family((enum op_kind)c->pr->op[op].kind)) {
+    case FAMILY_MEMORY: case FAMILY_OPTIM: case FAMILY_HOST:
+        return (fmax(cost_kernels(c, op), 1) - 1) * c->job->system.kernel_s;
+    default: return 0;
+    }
+}
+
 static double operand_B(const struct program *pr, const struct op *o)
 {
     double bytes = 0;
@@ -34,15 +58,31 @@ double cost_op_s(const struct cost *c, int op, const int64_t even[2])
     case FAMILY_GEMM: case FAMILY_GROUPED: return cost_gemm_s(c, (enum op_kind)o->kind, &w);
     case FAMILY_ATTENTION: return cost_attention_s(c, &w, o->kind == OP_ATTN_BWD);
     case FAMILY_COMM: case FAMILY_P2P: return cost_comm_s(c, o, &w);
-    case FAMILY_HOST: return cost_host_s(c, operand_B(c->pr, o));
-    default: return cost_memory_s(c, (enum op_kind)o->kind, &w);
+    case FAMILY_HOST: return cost_host_s(c, operand_B(c->pr, o)) + more_kernels_s(c, op);
+    default: return cost_memory_s(c, (enum op_kind)o->kind, &w) + more_kernels_s(c, op);
     }
 }
 
+
+static double host_s(const struct system *s, double kernels, double calls)
+{
+    return kernels * s->issue_s + calls * (s->call_s > 0 ? s->call_s : s->issue_s);
+}
+
+/* In a graph only its launch counts; what the host waits for stays outside it: a copy, and the wait. */
 double cost_issue_s(const struct cost *c, int op)
 {
+    const struct op *o = &c->pr->op[op];
+    const struct system *s = &c->job->system;
+    const struct stack *t = &c->job->stack;
+    const struct stack_launch *l = &t->launch[o->kind];
     if (c->given_issue_s) return c->given_issue_s[op];
-    return launches(c, &c->pr->op[op]) ? c->job->system.issue_s * c->job->stack.issue : 0;
+    if (!launches(c, o)) return 0;
+    if (o->graph == OP_GRAPH_FIRST)
+        return (s->graph_s > 0 ? s->graph_s : s->issue_s) + host_s(s, t->replay.kernels, t->replay.calls);
+    if (o->graph) return o->flags & OP_HOST_READS ? host_s(s, 1, 1) : 0;
+    if (l->kernels == 0) return s->issue_s * t->issue;
+    return host_s(s, cost_kernels(c, op), l->calls + (l->each_call > 0 ? l->each_call * experts_of(c, o) : 0));
 }
 
 double *cost_all_s(const struct cost *c, struct arena *a)

@@ -18,7 +18,11 @@ void cost_init(struct cost *c, const struct program *pr, const struct job *j);
 /* Seconds of an op whose routed buffers hold even[0], even[1] rows. Transfers only: waiting for peers is the
  * simulator's. */
 double cost_op_s(const struct cost *c, int op, const int64_t even[2]);
-/* 0 for ops that launch nothing: HOLD, and collectives of a group of one. */
+/* Kernels of an op in the job's stack (stack.launch), 1 where they are not counted. Those of a memory-bound op follow each
+ * other: it takes the floor of each. */
+double cost_kernels(const struct cost *c, int op);
+/* Host: kernels and calls at the system's prices. 0 for ops that launch nothing: HOLD, collectives of a group of one,
+ * and what is in a graph behind its first op, which launches it. */
 double cost_issue_s(const struct cost *c, int op);
 /* All ops at the program's even rows; n_op doubles from the arena. */
 double *cost_all_s(const struct cost *c, struct arena *a);

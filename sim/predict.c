@@ -32,8 +32,13 @@ static struct predict_stage stage_parts(const struct cost *c, const struct peak 
         if (n == 0 || b->view || b->place != PLACE_DEVICE) continue;
         *part_of(&m, c, i) += (double)program_B(pr, i) * n;
     }
+    for (int i = 1; i < pr->n_op; i++) {
+        const int32_t x = pr->op[i].graph == OP_GRAPH_INPUT ? pr->op[i].io.write[0] : 0;
+        if (x) m.graphs_B += (double)program_B(pr, x) * k->n[x];
+    }
+    m.activations_B -= m.graphs_B;
     m.peak_B = predict_device_B(c->job, k->live_B);
-    m.overhead_B = m.peak_B - k->live_B;
+    m.overhead_B = m.peak_B - k->live_B + m.graphs_B;
     return m;
 }
 
@@ -120,7 +125,7 @@ static void judge(struct predict *r, const struct job *j)
     snprintf(r->reason, sizeof r->reason,
              "stage %d needs %.2f GiB (%.2f at its peak, %.2f of overhead), a GPU of %s has %.2f GiB: "
              "%.2f too much; recompute, or raise pp, ep or tp",
-             r->worst_stage, m->peak_B * gib, r->peak_B * gib, m->overhead_B * gib, j->system.name,
+             r->worst_stage, m->peak_B * gib, (m->peak_B - m->overhead_B) * gib, m->overhead_B * gib, j->system.name,
              r->capacity_B * gib, (m->peak_B - r->capacity_B) * gib);
 }
 
@@ -139,7 +144,7 @@ static void memory_of(struct predict *r, struct arena *a, const struct cost *c, 
             arena_B[s] = planned_B(c, s);
             r->stage[s].buffers_B += arena_B[s] - k[s].live_B;
             r->stage[s].peak_B = predict_device_B(c->job, arena_B[s]);
-            r->stage[s].overhead_B = r->stage[s].peak_B - arena_B[s];
+            r->stage[s].overhead_B = r->stage[s].peak_B - arena_B[s] + r->stage[s].graphs_B;
         }
         if (r->stage[s].peak_B > r->stage[r->worst_stage].peak_B) r->worst_stage = s;
     }

@@ -61,7 +61,7 @@ double validate_count_predicted(enum validate_unit u, const struct validate_sour
 double validate_count_memory(const struct validate_source *s, const struct predict *r)
 {
     const struct predict_stage *at = &r->stage[s->first_rank ? 0 : r->worst_stage];
-    return s->allocated ? at->peak_B - at->overhead_B : at->peak_B;
+    return s->allocated ? at->peak_B - at->overhead_B + at->graphs_B : at->peak_B;
 }
 
 /* Compute is split as its ops' own times are. */
