@@ -230,7 +230,7 @@ static void reduce(struct build *b, const struct bucket *k)
     b->layer = k->layer;
     emit_all_reduce(b, (enum group)k->sum_group, k->g, 0);
     if (b->pr->group_size[share] > 1 && !k->whole)
-        emit(b, OP_GRAD_SCATTER, emit_stream(share), share, (struct io){ .add = { k->g } });
+        emit(b, OP_GRAD_SCATTER, emit_stream(b, share), share, (struct io){ .add = { k->g } });
 }
 
 /* Last layers first, as backward finishes them. Tables that two stages hold wait for the optimizer pass: a

@@ -36,7 +36,7 @@ static void update(struct build *b, const struct bucket *k)
         emit(b, OP_SGD, STREAM_COMPUTE, share,
              (struct io){ .add = { k->w, k->master }, .read = { k->g, metric } });
     if (b->pr->group_size[share] > 1)
-        emit(b, OP_PARAM_GATHER, emit_stream(share), share, (struct io){ .add = { k->w } });
+        emit(b, OP_PARAM_GATHER, emit_stream(b, share), share, (struct io){ .add = { k->w } });
 }
 
 static void at_end(struct build *b)

@@ -74,7 +74,7 @@ void build_shard_gather(struct build *b, int unit, int turn)
         if (!k.whole) continue;
         b->layer = k.layer;
         const int to = turn_to(b, &k, 0, turn);
-        emit(b, OP_GATHER, emit_stream((enum group)k.share_group), (enum group)k.share_group,
+        emit(b, OP_GATHER, emit_stream(b, (enum group)k.share_group), (enum group)k.share_group,
              (struct io){ .write = { to }, .read = { k.w } });
     }
     b->layer = layer;
@@ -104,7 +104,7 @@ void build_shard_scatter(struct build *b, int unit)
         const struct bucket k = b->pr->bucket[i];
         if (!k.whole) continue;
         b->layer = k.layer;
-        emit(b, OP_SCATTER_ADD, emit_stream((enum group)k.share_group), (enum group)k.share_group,
+        emit(b, OP_SCATTER_ADD, emit_stream(b, (enum group)k.share_group), (enum group)k.share_group,
              (struct io){ .add = { k.g }, .read = { k.whole_g } });
     }
     b->layer = layer;

@@ -88,12 +88,17 @@ static struct op *compute(struct build *b, enum op_kind k, struct io io)
     return emit(b, k, STREAM_COMPUTE, GROUP_NONE, io);
 }
 
-enum stream emit_stream(enum group g)
+static int waits(const struct build *b)
+{
+    return b->j->stack.sync_experts && b->j->plan.schedule != SCHEDULE_FWD_BWD;
+}
+
+enum stream emit_stream(const struct build *b, enum group g)
 {
     switch (g) {
     case GROUP_TP: return STREAM_TP;
     case GROUP_CP: return STREAM_CP;
-    case GROUP_EP: case GROUP_ETP: case GROUP_TPEP: return STREAM_EP;
+    case GROUP_EP: case GROUP_ETP: case GROUP_TPEP: return waits(b) ? STREAM_COMPUTE : STREAM_EP;
     case GROUP_EMBED: return STREAM_EMBED;
     case GROUP_WORLD: return STREAM_WORLD;
     default: return STREAM_DP;
@@ -218,7 +223,7 @@ int emit_gather(struct build *b, enum group g, int x)
     if (n == 1) return x;
     const int y = emit_like(b, x, b->pr->buf[x].cols);
     b->pr->buf[y].rows *= n;
-    emit(b, OP_GATHER, emit_stream(g), g, (struct io){ .write = { y }, .read = { x } });
+    emit(b, OP_GATHER, emit_stream(b, g), g, (struct io){ .write = { y }, .read = { x } });
     return y;
 }
 
@@ -229,7 +234,7 @@ int emit_scatter(struct build *b, enum group g, int x)
     const int y = emit_like(b, x, b->pr->buf[x].cols);
     assert(b->pr->buf[y].rows % n == 0);
     b->pr->buf[y].rows /= n;
-    emit(b, OP_SCATTER, emit_stream(g), g, (struct io){ .write = { y }, .read = { x } });
+    emit(b, OP_SCATTER, emit_stream(b, g), g, (struct io){ .write = { y }, .read = { x } });
     return y;
 }
 
@@ -246,7 +251,7 @@ int emit_swap(struct build *b, int x, int back)
 void emit_all_reduce(struct build *b, enum group g, int x, int max)
 {
     if (b->pr->group_size[g] == 1) return;
-    emit(b, max ? OP_ALL_MAX : OP_ALL_REDUCE, emit_stream(g), g, (struct io){ .add = { x } });
+    emit(b, max ? OP_ALL_MAX : OP_ALL_REDUCE, emit_stream(b, g), g, (struct io){ .add = { x } });
 }
 
 int emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols)
@@ -305,12 +310,12 @@ int emit_to_experts(struct build *b, int x, const struct route *r)
     const int *size = b->pr->group_size;
     if (size[GROUP_EP] > 1) {
         const int y = emit_routed(b, x, r, 0);
-        emit(b, OP_DISPATCH, STREAM_EP, GROUP_EP, (struct io){ .write = { y }, .read = { x, r->count } });
+        emit(b, OP_DISPATCH, emit_stream(b, GROUP_EP), GROUP_EP, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
     if (size[GROUP_ETP] > 1) {
         const int y = emit_routed(b, x, r, 1);
-        emit(b, OP_GATHER_V, STREAM_EP, GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
+        emit(b, OP_GATHER_V, emit_stream(b, GROUP_ETP), GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
     if (needs_sort(b)) {
@@ -334,12 +339,12 @@ int emit_to_tokens(struct build *b, int x, const struct route *r)
     }
     if (size[GROUP_ETP] > 1) {
         const int y = size[GROUP_EP] > 1 ? emit_routed(b, x, r, 0) : emit_buf(b, sent, cols, t);
-        emit(b, OP_SCATTER_V, STREAM_EP, GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
+        emit(b, OP_SCATTER_V, emit_stream(b, GROUP_ETP), GROUP_ETP, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
     if (size[GROUP_EP] > 1) {
         const int y = emit_buf(b, sent, cols, t);
-        emit(b, OP_COMBINE, STREAM_EP, GROUP_EP, (struct io){ .write = { y }, .read = { x, r->count } });
+        emit(b, OP_COMBINE, emit_stream(b, GROUP_EP), GROUP_EP, (struct io){ .write = { y }, .read = { x, r->count } });
         x = y;
     }
     return x;

@@ -105,6 +105,8 @@ int  emit_tokens_back(struct build *b, int x, const struct route *r, int *prob);
 int  emit_recv(struct build *b, enum group g, int64_t rows);    /* hidden states (or their gradient) of the chunk's boundary */
 void emit_send(struct build *b, enum group g, int x);
 
-enum stream emit_stream(enum group g);
+/* Of a group's collectives. Where the stack's framework orders them so (stack.sync_experts) those of experts are on the compute
+ * stream: they wait for all that was issued before, and what follows for them. Not where two passes are woven. */
+enum stream emit_stream(const struct build *b, enum group g);
 
 #endif

@@ -26,7 +26,7 @@ int emit_tokens_out(struct build *b, int x, const struct route *r, int *prob)
 {
     const int at = b->pr->group_size[GROUP_ETP] > 1;
     const int y = emit_routed(b, x, r, at), weight = prob ? emit_routed(b, *prob, r, at) : 0;
-    emit(b, OP_DISPATCH_TOKENS, STREAM_EP, GROUP_TPEP,
+    emit(b, OP_DISPATCH_TOKENS, emit_stream(b, GROUP_TPEP), GROUP_TPEP,
          (struct io){ .write = { y, weight }, .read = { x, r->count, prob ? r->map : 0, prob ? *prob : 0 } });
     emit_pad(b, y);
     if (prob) emit_pad(b, *prob = weight);
@@ -37,7 +37,7 @@ int emit_tokens_back(struct build *b, int x, const struct route *r, int *prob)
 {
     const int y = emit_buf(b, b->tok_sp, b->pr->buf[x].cols, (enum dtype)b->pr->buf[x].dtype);
     const int weight = prob ? emit_buf(b, b->pr->buf[r->perm].rows, 1, DT_F32) : 0;
-    emit(b, OP_COMBINE_TOKENS, STREAM_EP, GROUP_TPEP,
+    emit(b, OP_COMBINE_TOKENS, emit_stream(b, GROUP_TPEP), GROUP_TPEP,
          (struct io){ .write = { y, weight }, .read = { x, r->count, prob ? *prob : 0 } });
     if (prob) *prob = weight;
     return y;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 enum memo_kind { MEMO_PRICE, MEMO_WOVEN, MEMO_STATES, MEMO_ONCE, MEMO_COUNT };
-struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order; };
+struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order, weave; };
 
 /* Open addressing; values are found by index, and stay where they are. */
 struct memo { struct key *key; void **value; int32_t n, room; };
@@ -20,7 +20,7 @@ struct search_blocks {
 
 static uint64_t key_hash(const struct key *k)
 {
-    const int32_t v[] = { k->block, k->recompute, k->tp, k->cp, k->etp, k->ep, k->mbs, k->pp, k->order };
+    const int32_t v[] = { k->block, k->recompute, k->tp, k->cp, k->etp, k->ep, k->mbs, k->pp, k->order, k->weave };
     uint64_t h = 1469598103934665603u;
     for (int i = 0; i < LEN(v); i++) h = (h ^ (uint32_t)v[i]) * 1099511628211u;
     return h ^ h >> 32;
@@ -29,7 +29,8 @@ static uint64_t key_hash(const struct key *k)
 static int key_same(const struct key *a, const struct key *b)
 {
     return a->block == b->block && a->recompute == b->recompute && a->tp == b->tp && a->cp == b->cp &&
-           a->etp == b->etp && a->ep == b->ep && a->mbs == b->mbs && a->pp == b->pp && a->order == b->order;
+           a->etp == b->etp && a->ep == b->ep && a->mbs == b->mbs && a->pp == b->pp && a->order == b->order &&
+           a->weave == b->weave;
 }
 
 /* Where the key's value is, or where it goes. */
@@ -141,6 +142,7 @@ const struct search_block *search_block_price(struct search_blocks *b, const str
     key.cp = b->space->grid[p->grid].cp;
     key.mbs = p->mbs;
     key.pp = b->space->grid[p->grid].pp > 1;
+    key.weave = sees_experts(b->space, k) && p->weave;      /* which stream exchanges are on */
     void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
     if (*at) return *at;
     struct search_block *v = *at = arena_alloc(b->arena, sizeof *v);

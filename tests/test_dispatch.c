@@ -2,7 +2,7 @@
  * may not ask of them (case E03), and that they change how tokens travel and nothing that experts do. */
 #include "models/spread.h"
 #include "models/unroll.h"
-#include "sim/cost.h"
+#include "sim/predict.h"
 #include "tests/test.h"
 #include <math.h>
 
@@ -228,6 +228,48 @@ START_TEST(programs_are_sound)
 }
 END_TEST
 
+/* ---- what waits ---- */
+
+/* In a framework that orders exchanges with compute nothing hides them: all of their time is exposed, and a step is longer by
+ * what a stream of their own had hidden. Woven passes have that stream. */
+START_TEST(exchanges_wait_for_compute)
+{
+    static const char *const way[] = { "alltoall", "deepep", "hybridep" };
+    static const enum group of[] = { GROUP_EP, GROUP_ETP, GROUP_TPEP };
+    for (int k = 0; k < 6; k++) {
+        struct made t;
+        struct predict r[3];
+        make(&t, k < 3 ? "model qwen3-30b-a3b layers 4 system h100-sxm gpus 16 ep 16 gbs 32 seq 4096"
+                       : "model mixtral-8x7b layers 4 system h100-sxm gpus 16 tp 2 ep 8 etp 2 gbs 32 seq 4096", way[k % 3]);
+        ck_assert(t.j.stack.sync_experts);
+        for (int own = 0; own < 3; own++) {
+            t.j.stack.sync_experts = !own;
+            t.j.plan.schedule = own == 2 ? SCHEDULE_FWD_BWD : SCHEDULE_1F1B;
+            t.j.plan.ep_overlap = own == 2;
+            predict_job(&r[own], &t.pr, &t.arena, &t.j);
+            for (int i = 1; i < t.pr.n_op; i++)
+                for (int g = 0; g < LEN(of); g++)
+                    ck_assert(t.pr.op[i].group != of[g] || t.pr.op[i].stream == (own ? STREAM_EP : STREAM_COMPUTE));
+        }
+        double total_s = 0, exposed_s[2] = { 0 };
+        for (int g = 0; g < LEN(of); g++) {
+            total_s += r[0].lines.group_total_s[of[g]];
+            exposed_s[1] += r[1].lines.exposed_s[of[g]];
+        }
+        for (int g = 0; g < GROUP_COUNT; g++) exposed_s[0] += r[0].lines.exposed_s[g];  /* one's instant may be booked on dp */
+        ck_assert_double_ge(exposed_s[0], total_s * (1 - 1e-12));
+        ck_assert_double_lt(exposed_s[1], 0.95 * total_s);
+        ck_assert_double_gt(r[0].step_s, r[1].step_s);
+        ck_assert_double_gt(r[1].step_s, r[2].step_s);
+        t.j.stack.sync_experts = 1;                                 /* of no effect on woven passes */
+        struct predict woven;
+        predict_job(&woven, &t.pr, &t.arena, &t.j);
+        ck_assert_double_eq(woven.step_s, r[2].step_s);
+        arena_free(&t.arena);
+    }
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 /* said NULL: accepted; else refused in those words. */
@@ -286,6 +328,7 @@ int main(void)
     tcase_add_test(all, bytes_by_hand);
     tcase_add_loop_test(all, experts_do_the_same, 0, LEN(plans));
     tcase_add_test(all, programs_are_sound);
+    tcase_add_test(all, exchanges_wait_for_compute);
     tcase_add_test(all, queues_between_domains);
     tcase_add_test(all, other_refusals);
     suite_add_tcase(suite, all);
