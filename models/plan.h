@@ -89,6 +89,8 @@ int plan_fits_queue(const struct job *j);
 /* ---- plan_graph.c ---- */
 /* The stack's scopes, of the modules that the model has; which scopes go together, and what must be static in them. */
 int plan_graph_default(const struct job *j);
+/* All modules that the stack can capture and the model has, whatever the routing: attn, mlp, mamba, moe_router, moe_preprocess. */
+int plan_graph_most(const struct job *j);
 enum err plan_graph_check(const struct job *j, struct diag *d);
 /* Whether the host waits for the routed row counts: of dropless routing, unless the dispatcher is told how many rows
  * may come (Megatron-LM fused_a2a.py, hybrid-ep with num_permuted_tokens). */

@@ -5,12 +5,22 @@
 enum { GRAPH_EXPERTS = 1 << GRAPH_MOE | 1 << GRAPH_MOE_ROUTER | 1 << GRAPH_MOE_PREPROCESS,
        GRAPH_WHOLE = 1 << GRAPH_FULL | 1 << GRAPH_FULL_LAYER };
 
+static int of_model(int g, const struct model *m)
+{
+    if (m->experts == 0) g &= ~GRAPH_EXPERTS;
+    if (m->mamba_heads == 0) g &= ~(1 << GRAPH_MAMBA);
+    return g;
+}
+
 int plan_graph_default(const struct job *j)
 {
-    int g = j->stack.graph;
-    if (j->model.experts == 0) g &= ~GRAPH_EXPERTS;
-    if (j->model.mamba_heads == 0) g &= ~(1 << GRAPH_MAMBA);
-    return g;
+    return of_model(j->stack.graph, &j->model);
+}
+
+int plan_graph_most(const struct job *j)
+{
+    const int g = of_model(j->stack.graphs, &j->model) & ~(GRAPH_WHOLE | 1 << GRAPH_MOE);
+    return g & 1 << GRAPH_MOE_ROUTER ? g : g & ~(1 << GRAPH_MOE_PREPROCESS);
 }
 
 int plan_host_reads(const struct job *j)

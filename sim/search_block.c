@@ -176,6 +176,7 @@ static void woven_job(struct job *j, const struct search_blocks *b, const struct
     j->model.layers = phase + WOVEN_LAYERS;
     to->tp = g->tp, to->cp = g->cp, to->etp = g->etp, to->ep = g->ep, to->mbs = p->mbs,
     to->recompute = recompute;
+    to->graph = b->space->graph;
     to->pp = to->vpp = 1;
     to->order = ORDER_TP_CP_EP_DP_PP;
     to->gbs = to->gpus / (to->tp * to->cp) * to->mbs * 2;

@@ -285,6 +285,7 @@ void search_space_init(struct search_space *s, struct arena *a, const struct job
     space_ask(s, fixed);
     s->mtp = j->plan.mtp < 0 ? j->model.mtp : j->plan.mtp;
     s->sp = s->fixed[SEARCH_KEY_SP] ? j->plan.sp : -1;
+    s->graph = s->fixed[SEARCH_KEY_GRAPH] ? j->plan.graph : plan_graph_most(j);
     space_sizes(s);
     space_layouts(s);
     space_recomputes(s, 0);
@@ -303,6 +304,7 @@ enum err search_space_plan(struct job *j, const struct search_space *s, const st
     to->tp = g->tp, to->cp = g->cp, to->pp = g->pp, to->etp = g->etp, to->ep = g->ep;
     to->vpp = p->vpp, to->mbs = p->mbs, to->order = p->order, to->ep_overlap = p->weave;
     to->recompute = recompute;
+    to->graph = s->graph;
     if (!s->fixed[SEARCH_KEY_SP]) to->sp = -1;
     if (!s->fixed[SEARCH_KEY_CAPACITY]) to->capacity = 0;
     if (!s->fixed[SEARCH_KEY_SCHEDULE]) to->schedule = -1;

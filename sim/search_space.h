@@ -2,7 +2,8 @@
  * GPUs), and on each the order, micro-batch, chunks per stage, weaving and recompute sets that plan_check
  * allows. The rules are checked here on integers, a thousand times faster than plan_check; tests hold the two
  * verdicts equal. Layouts are `auto`, or the one the user gave; vpp_group, splitting and everything else that
- * changes what is trained is the user's. */
+ * changes what is trained is the user's. CUDA graphs cost a little memory and no time: all plans of a search capture
+ * what the stack can capture of any model's layers, unless the user says what, such as none. */
 #ifndef SIM_SEARCH_SPACE_H
 #define SIM_SEARCH_SPACE_H
 #include "models/place.h"
@@ -37,7 +38,7 @@ const char *search_space_rule_text(enum search_rule r);
     X(TP, "tp") X(CP, "cp") X(PP, "pp") X(VPP, "vpp") X(ETP, "etp") X(EP, "ep") X(ORDER, "order")           \
     X(LAYOUT, "layout") X(SCHEDULE, "schedule") X(VPP_GROUP, "vpp_group") X(MBS, "mbs")                     \
     X(RECOMPUTE, "recompute") X(EP_OVERLAP, "ep_overlap")                                                   \
-    X(SP, "sp") X(CAPACITY, "capacity")
+    X(SP, "sp") X(CAPACITY, "capacity") X(GRAPH, "cuda_graph")
 enum search_key {
 #define X(id, key) SEARCH_KEY_##id,
     SEARCH_KEY_LIST(X)
@@ -56,6 +57,7 @@ enum { SEARCH_MBS = 8, SEARCH_RECOMPUTES = 8 };
 struct search_space {
     const struct job *job;
     uint8_t fixed[SEARCH_KEY_COUNT];                /* the user gave it */
+    int32_t graph;                                  /* of every plan: as given, or all that no plan can be slower by */
     int32_t mtp, sp;                                /* MTP layers; sp as in plan, -1: when tp > 1 */
     int32_t mbs[2], vpp[2], group;                  /* ranges; micro-batches per group, 0: pp */
     int32_t size[256], n_size;                      /* divisors of the GPUs, ascending */

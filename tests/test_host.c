@@ -2,7 +2,7 @@
  * prices; captured ops launch nothing and their memory is a line; a capture that would hold the host's read of
  * routed row counts is refused (case E06); a slower host never makes a faster step. */
 #include "models/unroll.h"
-#include "sim/predict.h"
+#include "sim/search.h"
 #include "tests/test.h"
 #include <math.h>
 
@@ -77,7 +77,8 @@ START_TEST(every_kind_is_counted)
 {
     static const char *const plan[] = {
         EAGER "tp 2 dispatcher hybridep",
-        "model deepseek-v3 layers 4 system gb200-nvl72 gpus 16 pp 2 ep 8 gbs 32 seq 4096 stack mcore-2608 precision mxfp8",
+        "model deepseek-v3 layers 4 system gb200-nvl72 gpus 16 pp 2 ep 8 gbs 32 seq 4096 precision mxfp8 "
+        "stack mcore-2608",
         "model nemotron3-nano-30b-a3b system b200 gpus 8 ep 8 gbs 8 seq 4096",
         "model gpt3-175b layers 4 system a100-sxm gpus 16 tp 4 pp 2 cp 2 cp-comm a2a gbs 16 seq 2048" };
     for (int p = 0; p < LEN(plan); p++) {
@@ -216,8 +217,8 @@ START_TEST(a_slower_host_is_never_faster)
     struct made m;
     make(&m, plans[_i]);
     double *const time[] = { &m.j.system.issue_s, &m.j.system.call_s, &m.j.system.graph_s,
-                             &m.j.stack.launch[OP_ROUTE].calls, &m.j.stack.launch[OP_SIZES].kernels, &m.j.stack.launch[OP_GROUPED_WGRAD].each,
-                             &m.j.stack.launch[OP_NORM].each_call, &m.j.stack.replay.calls };
+                             &m.j.stack.launch[OP_ROUTE].calls, &m.j.stack.launch[OP_SIZES].kernels,
+                             &m.j.stack.launch[OP_GROUPED_WGRAD].each, &m.j.stack.launch[OP_NORM].each_call, &m.j.stack.replay.calls };
     double before_s = step_s(&m.j);
     for (int i = 0; i < LEN(time); i++) {
         *time[i] = 4 * *time[i] + 1e-6;
@@ -267,7 +268,8 @@ static void judge(const char *flags, const char *const said[])
 START_TEST(captures_of_routed_shapes)
 {
     static const char *const host[] = { "--cuda-graph", "host's read of routed row counts", "alltoall",
-                                        "expert-capacity 0", "attn+moe_router+moe_preprocess", "hybridep with a capacity", NULL };
+                                        "expert-capacity 0", "attn+moe_router+moe_preprocess",
+                                        "hybridep with a capacity", NULL };
     static const char *const budget[] = { "cuda-graph full", "capacity 0", NULL };
     static const char *const deepep[] = { "cuda-graph full", "deepep", NULL };
     static const char *const layer[] = { "cuda-graph full-layer", NULL }, *const moe[] = { "cuda-graph moe ", NULL };
@@ -282,6 +284,30 @@ START_TEST(captures_of_routed_shapes)
     judge(EAGER "dispatcher hybridep cuda-graph full", budget);
     judge(EAGER "dispatcher deepep capacity 1.5 cuda-graph full", deepep);
     judge("model llama3-8b system b200 gpus 8 gbs 8 seq 4096 cuda-graph full", NULL);
+}
+END_TEST
+
+/* A search captures all modules that it may, unless it is told what. */
+START_TEST(a_search_captures_modules)
+{
+    static const struct { const char *flags; int graph; } ask[] = {
+        { EAGER, 1 << GRAPH_ATTN | 1 << GRAPH_MLP | 1 << GRAPH_MOE_ROUTER | 1 << GRAPH_MOE_PREPROCESS },
+        { EAGER "cuda-graph none", 0 },
+        { EAGER "cuda-graph attn", 1 << GRAPH_ATTN },
+        { "model llama3-8b system b200 gpus 8 gbs 8 seq 4096", 1 << GRAPH_ATTN | 1 << GRAPH_MLP },
+        { "model tiny-moe system host stack moefold gpus 2 gbs 4 seq 64", 0 },
+    };
+    for (int i = 0; i < LEN(ask); i++) {
+        struct arena a = { 0 };
+        struct search_result r;
+        struct search_ask asked = { .top = 1, .simulate = 5 };
+        struct job *j = arena_alloc(&a, sizeof *j);
+        struct diag d = { "" };
+        test_job_open(j, &a, asked.fixed, ask[i].flags);
+        ck_assert_msg(search_run(&r, &a, j, &asked, &d) == OK, "%s: %s", ask[i].flags, d.text);
+        ck_assert_int_eq(r.hit[0].plan.graph, ask[i].graph);
+        arena_free(&a);
+    }
 }
 END_TEST
 
@@ -309,7 +335,8 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     const TTest *const tests[] = { counts_reach_the_host, kernels_have_floors, every_kind_is_counted,
                                    the_host_reads_counts, scopes_take_launches, full_launches_nothing,
-                                   lines_of_the_answer, captures_of_routed_shapes, scopes_fit_model_and_stack };
+                                   lines_of_the_answer, captures_of_routed_shapes, scopes_fit_model_and_stack,
+                                   a_search_captures_modules };
     for (int i = 0; i < LEN(tests); i++) tcase_add_test(loops, tests[i]);
     tcase_add_loop_test(loops, a_slower_host_is_never_faster, 0, LEN(plans));
     tcase_add_loop_test(loops, programs_are_sound, 0, LEN(plans));
