@@ -202,6 +202,7 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
     if (c->dx_out && pipe) emit_send(b, GROUP_PREV, c->dx_out);
     c->reduce = pr->n_op;
     b->graph = OP_GRAPH_NONE;
+    build_beside(b, c->fwd, c->reduce);
     if (b->copies) emit_copy_settle(b, c->fwd, c->reduce);
     build_bucket_reduce(b);
     c->end = pr->n_op;

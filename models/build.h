@@ -113,6 +113,9 @@ struct moe_w build_moe_weights(struct build *b);
 int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k);
 int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *k);
 
+/* ---- build_beside.c: which ops of a chunk, [from, to), run beside which collective ---- */
+void build_beside(struct build *b, int from, int to);
+
 /* ---- build_layer.c: a transformer layer ---- */
 struct layer_w    { struct layer_kind kind; struct mamba_w mamba; struct attention_w attention; struct mlp_w mlp; struct moe_w experts; };
 struct layer_kept { int x, graph_x[2]; struct mamba_kept mamba; struct attention_kept attention; struct mlp_kept mlp;

@@ -176,15 +176,19 @@ static int project_bwd(struct build *b, const struct attention_w *w, const struc
     emit(b, OP_MERGE, STREAM_COMPUTE, GROUP_NONE,
          kv_apart ? (struct io){ .write = { d }, .read = { dk, dv } }
                   : (struct io){ .write = { d }, .read = { dq, dk, dv } });
+    const int early = b->j->stack.async_tp ? build_norm_again(b, k->x, w->norm, k->n, 1) : 0;
+    int n_full = early ? emit_gather_ahead(b, early) : 0;
     int dn_full = emit_dgrad(b, d, kv_apart ? w->kv : w->qkv);
     if (kv_apart) {
         const int dn_q = emit_dgrad(b, dq, w->qkv);
         dn_full = emit_add(b, dn_full, dn_q);
     }
     const int dn = emit_scatter(b, GROUP_TP, dn_full);
-    const int n = build_norm_again(b, k->x, w->norm, k->n, 1), n_full = emit_gather_input(b, n);
+    const int n = early ? early : build_norm_again(b, k->x, w->norm, k->n, 1);
+    if (!n_full) n_full = emit_gather_input(b, n);
     emit_wgrad(b, n_full, d, kv_apart ? w->kv : w->qkv);
     if (kv_apart) emit_wgrad(b, n_full, dq, w->qkv);
+    if (early) emit_hold(b, early, 0, 0, 0);
     return dn;
 }
 

@@ -74,10 +74,13 @@ int build_head_bwd(struct build *b, const struct head_w *w, const struct head_ke
 {
     if (b->j->stack.cross_entropy != CROSS_ENTROPY_INPLACE) logit_gradient(b, k);
     if (k->wide) emit_hold(b, k->wide, 0, 0, 0);
+    const int ahead = b->j->stack.async_tp, n_early = ahead ? build_norm_again(b, k->h, w->norm, k->n, 1) : 0;
+    const int early = ahead ? gather_input(b, n_early) : 0;
     const int dn_full = emit_dgrad(b, k->logit, w->head), dn = emit_scatter(b, GROUP_TP, dn_full);
     if (k->loss) emit_hold(b, k->loss, 0, 0, 0);
-    const int n = build_norm_again(b, k->h, w->norm, k->n, 1);
-    emit_wgrad(b, gather_input(b, n), k->logit, w->head);
+    const int n_full = early ? early : gather_input(b, build_norm_again(b, k->h, w->norm, k->n, 1));
+    emit_wgrad(b, n_full, k->logit, w->head);
+    if (ahead) emit_hold(b, n_early, 0, 0, 0);      /* autograd's, until the function returns */
     return emit_norm_bwd(b, k->h, w->norm, dn, 0);
 }
 

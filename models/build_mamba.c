@@ -55,8 +55,12 @@ int build_mamba_bwd(struct build *b, const struct mamba_w *w, int dy, const stru
          (struct io){
              .write = { din, state }, .add = { w->scan.g }, .read = { k->in, k->raw, d_raw, w->scan.w } });
     const int din_sp = emit_swap(b, din, 1);
+    const int early = b->j->stack.async_tp ? build_norm_again(b, k->x, w->norm, k->n, 1) : 0;
+    int n_full = early ? emit_gather_ahead(b, early) : 0;
     const int dn = emit_scatter(b, GROUP_TP, emit_dgrad(b, din_sp, w->in));
-    const int n = build_norm_again(b, k->x, w->norm, k->n, 1);
-    emit_wgrad(b, emit_gather_input(b, n), din_sp, w->in);
+    const int n = early ? early : build_norm_again(b, k->x, w->norm, k->n, 1);
+    if (!n_full) n_full = emit_gather_input(b, n);
+    emit_wgrad(b, n_full, din_sp, w->in);
+    if (early) emit_hold(b, early, 0, 0, 0);
     return emit_norm_bwd(b, k->x, w->norm, dn, dy);
 }

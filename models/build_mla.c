@@ -96,13 +96,15 @@ static void up_bwd(struct build *b, const struct attention_w *w, const struct at
     const int dkrope = emit_like(b, dq, m->qk_rope);
     emit(b, OP_MLA_QKV_BWD, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { dqb, dkvb, dkrope }, .read = { dq, dk, dv } });
+    int q_latent = emit_gather_ahead(b, k->q_a_n);
     const int dq_latent = emit_dgrad(b, dqb, w->q_b);
     d_latent[0] = emit_scatter(b, GROUP_TP, dq_latent);
-    const int q_latent = emit_gather_input(b, k->q_a_n);
+    if (!q_latent) q_latent = emit_gather_input(b, k->q_a_n);
     emit_wgrad(b, q_latent, dqb, w->q_b);
+    int kv_latent = emit_gather_ahead(b, k->kv_latent_n);
     const int dkv_latent = emit_dgrad(b, dkvb, w->kv_b);
     d_latent[1] = emit_scatter(b, GROUP_TP, dkv_latent);
-    const int kv_latent = emit_gather_input(b, k->kv_latent_n);
+    if (!kv_latent) kv_latent = emit_gather_input(b, k->kv_latent_n);
     emit_wgrad(b, kv_latent, dkvb, w->kv_b);
     d_latent[2] = emit_scatter(b, GROUP_TP, dkrope);
 }

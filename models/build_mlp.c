@@ -45,8 +45,11 @@ int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_ag
     const int dact = emit_dgrad(b, dy_full, w->fc2);
     emit_wgrad(b, k->act, dy_full, w->fc2);
     const int dfc1 = emit_act_bwd(b, k->fc1, dact, 0, NULL);
+    int n_full = emit_gather_ahead(b, n_again);
     const int dn = emit_scatter(b, GROUP_TP, emit_dgrad(b, dfc1, w->fc1));
-    emit_wgrad(b, emit_gather_input(b, n_again), dfc1, w->fc1);
+    if (!n_full) n_full = emit_gather_input(b, n_again);
+    emit_wgrad(b, n_full, dfc1, w->fc1);
+    if (b->j->stack.async_tp) emit_hold(b, n_again, 0, 0, 0);       /* autograd's, until the function returns */
     return dn;
 }
 

@@ -135,6 +135,14 @@ int emit_gather_input(struct build *b, int x)
     return y;
 }
 
+int emit_gather_ahead(struct build *b, int x)
+{
+    if (!b->j->stack.async_tp || b->pr->group_size[GROUP_TP] == 1) return 0;
+    const int y = emit_gather_input(b, x);
+    if (b->copies && b->copies[y].shard) emit_copy(b, y, AXIS_COLUMNS, 0);
+    return y;
+}
+
 void emit_quantize_weights(struct build *b)
 {
     for (int w = b->low_weights; w; w = b->copies[w].next) {

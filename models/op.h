@@ -131,6 +131,7 @@ struct op {
     uint8_t graph;          /* enum op_graph                                                                      */
     int16_t layer;          /* 0 .. layers - 1; layers + i: MTP i; -1: none                                       */
     int16_t part;           /* where two passes may be interleaved (build.h)                                      */
+    int32_t beside;         /* the collective that holds multiprocessors while it runs (build_beside.c); 0: none      */
     int32_t window;         /* ATTN: tokens seen back; 0: all                                                      */
     int16_t copies;         /* SUMSQ: how many ranks hold the same gradient; else 1                               */
     struct io io;

@@ -7,6 +7,7 @@ void cost_init(struct cost *c, const struct program *pr, const struct job *j)
     *c = (struct cost){ .pr = pr, .job = j };
     for (int g = 0; g < GROUP_COUNT; g++) c->place[g] = place_of(j, (enum group)g);
     flow_init(&c->flow, pr->arena, pr);
+    cost_beside(c);
 }
 
 /* Nothing is launched: a reference held, a collective of one. */
@@ -48,10 +49,9 @@ static double operand_B(const struct program *pr, const struct op *o)
     return bytes;
 }
 
-double cost_op_s(const struct cost *c, int op, const int64_t even[2])
+static double alone_s(const struct cost *c, int op, const int64_t even[2])
 {
     const struct op *o = &c->pr->op[op];
-    if (c->given_s) return c->given_s[op];
     if (!launches(c, o)) return 0;
     const struct work w = op_work(c->pr, o, even);
     switch (op_family((enum op_kind)o->kind)) {
@@ -63,6 +63,11 @@ double cost_op_s(const struct cost *c, int op, const int64_t even[2])
     }
 }
 
+double cost_op_s(const struct cost *c, int op, const int64_t even[2])
+{
+    if (c->given_s) return c->given_s[op];
+    return alone_s(c, op, even) * (c->slower && c->pr->op[op].beside ? c->slower[op] : 1);
+}
 
 static double host_s(const struct system *s, double kernels, double calls)
 {

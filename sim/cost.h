@@ -11,6 +11,7 @@ struct cost {
     const struct program *pr; const struct job *job;
     struct place place[GROUP_COUNT];
     struct flow flow;
+    const double *slower;                       /* by op: over its price alone, for what runs beside it; NULL: nothing does */
     const double *given_s, *given_issue_s;      /* by op, instead of the formulas; NULL: formulas */
 };
 /* Memory comes from the program's arena. */
@@ -51,6 +52,11 @@ struct exchange {
 double cost_exchange_s(const struct system *s, const struct exchange *x);
 /* What a DISPATCH_TOKENS or COMBINE_TOKENS asks of it, without the permute kernel. */
 struct exchange cost_exchange_of(const struct cost *c, const struct op *o, const struct work *w);
+/* Multiprocessors that its kernel holds. */
+int cost_exchange_sms(const struct cost *c);
+/* Sets c->slower: what ops lose to the collectives they run beside, at even rows. All ops beside one together never take less
+ * when one of them, or it, takes longer. */
+void cost_beside(struct cost *c);
 /* Both. */
 double cost_tokens_s(const struct cost *c, const struct op *o, const struct work *w);
 

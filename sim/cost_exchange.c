@@ -41,12 +41,17 @@ static double domain_targets(const struct cost *c, const struct place *p)
     return fmin(p->domains, c->pr->targets / p->in_domain);
 }
 
-/* Multiprocessors: Megatron-LM transformer_config.py, moe_deepep_num_sms and moe_hybridep_num_sms. */
+/* Megatron-LM transformer_config.py, moe_deepep_num_sms and moe_hybridep_num_sms. */
+int cost_exchange_sms(const struct cost *c)
+{
+    return c->job->plan.dispatcher == DISPATCHER_DEEPEP ? 20 : 16;
+}
+
 struct exchange cost_exchange_of(const struct cost *c, const struct op *o, const struct work *w)
 {
     const struct place *p = &c->place[o->group];
     const int deepep = c->job->plan.dispatcher == DISPATCHER_DEEPEP;
-    struct exchange x = { .kernel = deepep ? EXCHANGE_DEEPEP : EXCHANGE_HYBRIDEP, .sms = deepep ? 20 : 16,
+    struct exchange x = { .kernel = deepep ? EXCHANGE_DEEPEP : EXCHANGE_HYBRIDEP, .sms = cost_exchange_sms(c),
                           .peers = p->size - 1, .combine = o->kind == OP_COMBINE_TOKENS };
     x.target_B = w->wire_B * p->size / (p->size - 1);
     if (p->domains <= 1) {

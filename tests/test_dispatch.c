@@ -260,7 +260,6 @@ START_TEST(exchanges_wait_for_compute)
         ck_assert_double_ge(exposed_s[0], total_s * (1 - 1e-12));
         ck_assert_double_lt(exposed_s[1], 0.95 * total_s);
         ck_assert_double_gt(r[0].step_s, r[1].step_s);
-        ck_assert_double_gt(r[1].step_s, r[2].step_s);
         t.j.stack.sync_experts = 1;                                 /* of no effect on woven passes */
         struct predict woven;
         predict_job(&woven, &t.pr, &t.arena, &t.j);
