@@ -2,8 +2,7 @@
  * float32, sums in double. Zhang and Sennrich, "Root Mean Square Layer Normalization". */
 #ifndef KERNELS_NORM_H
 #define KERNELS_NORM_H
-#include "models/base/err.h"
-#include <stdint.h>
+#include "kernels/stream.h"
 
 /* y, x [runs, cols]; w [cols]. */
 enum err norm_ref(float *y, const float *x, const float *w, int64_t runs, int cols, double eps);
@@ -11,5 +10,12 @@ enum err norm_ref(float *y, const float *x, const float *w, int64_t runs, int co
  */
 enum err norm_bwd_ref(float *dx, float *g, const float *x, const float *w, const float *dy, const float *dres,
                       int64_t runs, int cols, double eps);
+
+/* The same, rows of type t, g float32; scratch: norm_scratch_B. cols at most NORM_COLS backward. */
+enum { NORM_COLS = 16384 };
+int64_t norm_scratch_B(int64_t runs, int cols);
+enum err norm_cuda(void *y, const void *x, const void *w, int64_t runs, int cols, double eps, enum dtype t, kstream s);
+enum err norm_bwd_cuda(void *dx, float *g, const void *x, const void *w, const void *dy, const void *dres, int64_t runs,
+                       int cols, double eps, void *scratch, enum dtype t, kstream s);
 
 #endif

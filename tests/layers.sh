@@ -6,7 +6,7 @@ set -u -o pipefail
 export LC_ALL=C
 
 # Files of a room (a folder without its subfolders), relative to the tree.
-files() { find "$1" -maxdepth 1 -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' \) 2>/dev/null | sort; }
+files() { find "$1" -maxdepth 1 -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) 2>/dev/null | sort; }
 
 # FILE:LINE:TEXT of every line, comments and the inside of strings blanked out.
 code() {
@@ -30,7 +30,7 @@ includes() {
     local list
     list=$(files "$1")
     [ -n "$list" ] || return 0
-    grep -nHE '^ *# *include *"' $list | grep -vE ":[0-9]+: *# *include *\"($2)/[a-z0-9_]+\.h\"" |
+    grep -nHE '^ *# *include *"' $list | grep -vE ":[0-9]+: *# *include *\"($2)/[a-z0-9_]+\.(h|cuh)\"" |
         sed "s;\$;    ($1 may include only: $2);"
 }
 
@@ -43,7 +43,7 @@ stems() {
 
 cuda_headers() {
     for room in models/base models sim kernels exec tools tests; do files $room; done |
-        grep -vE '^(kernels/.*\.cu|exec/.*_cuda\.c|exec/comm_(nccl|local)\.c)$' |
+        grep -vE '^(kernels/.*\.cuh?|exec/.*_cuda\.c|exec/comm_(nccl|local)\.c)$' |
         xargs -r grep -nHE '^ *# *include *[<"](cuda|cublas|cudnn|nccl|nvml|nvToolsExt|cooperative_groups)' |
         sed 's/$/    (CUDA and NCCL headers: only kernels\/*.cu, exec\/*_cuda.c, exec\/comm_nccl.c, exec\/comm_local.c)/'
 }
@@ -64,7 +64,7 @@ check() (
         includes kernels     'kernels|models/base'
         includes exec        'exec|kernels|models/base|models'
         includes tools       'tools|sim|exec|kernels|models/base|models'
-        includes tests       'tests|tools|sim|exec|kernels|models/base|models'
+        includes tests       'tests|tests/simt|tools|sim|exec|kernels|models/base|models'
         stems
         cuda_headers
         output

@@ -10,6 +10,7 @@ enum err {
     ERR_IO,     /* a file cannot be read or written (exit 2)                                      */
     ERR_LIMIT,  /* a size or kind that is not supported (exit 2)                                  */
     ERR_COMM,   /* a rank did not come in time, or a communicator broke (exit 1)                  */
+    ERR_DEVICE, /* a GPU, its driver or its libraries failed or are not there (exit 2)            */
 };
 
 struct diag { char text[512]; };
