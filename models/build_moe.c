@@ -31,6 +31,11 @@ static int router_list_B(const struct model *m)
     return 8 * m->experts + groups_B + 8 * m->topk + 4 * (2 * m->experts + 1);
 }
 
+static int gathers_all(const struct build *b)
+{
+    return emit_by_tokens(b) && b->j->plan.dispatcher == DISPATCHER_ALLGATHER;
+}
+
 /* Scores and counts; when rows move between ranks, everybody's counts and the sizes that follow from them. Where
  * they stay, a framework whose grouped products take their sizes from the host reads the counts all the same. */
 static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
@@ -52,7 +57,8 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     if (b->j->stack.router_lists && (!again || b->flags & OP_RECOMPUTE))
         k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
     build_scope(b, GRAPH_MOE_PREPROCESS);
-    if (emit_by_tokens(b)) emit_tokens_plan(b, &k->to, mine);
+    if (gathers_all(b)) emit_allgather_plan(b, &k->to, k->score, mine);
+    else if (emit_by_tokens(b)) emit_tokens_plan(b, &k->to, mine);
     else k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
     const int moves = k->to.count != mine || k->to.map;
     if (!moves && (b->j->stack.runs || !plan_host_reads(b->j))) return;
@@ -63,6 +69,7 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
              (struct io){ .write = { size }, .read = { k->to.map ? k->to.map : k->to.count } });
     if (plan_host_reads(b->j)) sizes->flags |= OP_HOST_READS;
     if (!moves) emit_hold(b, size, 0, 0, 0);
+    if (gathers_all(b)) emit_allgather_pick(b, &k->to);
 }
 
 static int permute(struct build *b, int x, int perm)
@@ -87,17 +94,27 @@ static int to_send(struct build *b, int x, const struct route *to)
     return emit_by_tokens(b) ? x : permute(b, x, to->perm);
 }
 
-/* prob: of every row sent, then of every row received; NULL: rows alone. */
+/* prob: of every row sent, then of every row received, in forward; NULL: rows alone, in backward. */
 static int send(struct build *b, int x, const struct route *to, int *prob)
 {
+    if (gathers_all(b)) {
+        if (prob) *prob = to->pick_prob;
+        return emit_allgather_out(b, x, to, prob != NULL);
+    }
     if (emit_by_tokens(b)) return emit_tokens_out(b, x, to, prob);
     const int y = emit_to_experts(b, x, to);
     if (prob) *prob = emit_to_experts(b, *prob, to);
     return y;
 }
 
+/* The other way round: with prob, its gradient, in backward. */
 static int send_back(struct build *b, int x, const struct route *to, int *prob)
 {
+    if (gathers_all(b)) {
+        const int y = emit_allgather_back(b, x, to, prob == NULL);
+        if (prob) *prob = emit_allgather_prob_back(b, *prob, to);
+        return y;
+    }
     if (emit_by_tokens(b)) return emit_tokens_back(b, x, to, prob);
     const int y = emit_to_tokens(b, x, to);
     if (prob) *prob = emit_to_tokens(b, *prob, to);

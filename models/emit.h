@@ -86,8 +86,9 @@ void emit_quantize_weights(struct build *b);            /* of the current stage,
 /* Ops [from, to), all that a chunk has: those that make copies no longer write what only the copies' readers wanted. */
 void emit_copy_settle(struct build *b, int from, int to);
 /* ---- routed ---- */
-/* Who goes where; prob in sent order. size 0: rows are static; map: of all ranks' tokens, where a dispatcher needs it. */
-struct route { int perm, count, size, prob, map; };
+/* Who goes where; prob in sent order. size 0: rows are static; map: of all ranks' tokens, where a dispatcher needs it.
+ * Dispatcher allgather: scores of all ranks, and the rows of experts here among all tokens. */
+struct route { int perm, count, size, prob, map, score, pick, pick_prob; };
 int  emit_grouped_gemm(struct build *b, int x, struct weight w, int count, int cols);
 int  emit_grouped_dgrad(struct build *b, int dy, struct weight w, int count, int cols);
 void emit_grouped_wgrad(struct build *b, int x, int dy, struct weight w, int count);
@@ -104,6 +105,13 @@ void emit_tokens_plan(struct build *b, struct route *r, int mine);
 /* Tokens to rows at the experts, and back. prob: in and out, weights that ride along; NULL: none. */
 int  emit_tokens_out(struct build *b, int x, const struct route *r, int *prob);
 int  emit_tokens_back(struct build *b, int x, const struct route *r, int *prob);
+/* ---- emit_allgather.c: the same where everything is gathered. score: of this rank's tokens; pick: when sizes are known.
+ * `forward`: tokens go out, or come back; else their gradients. dprob: of rows here -> of my tokens' scores. ---- */
+void emit_allgather_plan(struct build *b, struct route *r, int score, int mine);
+void emit_allgather_pick(struct build *b, struct route *r);
+int  emit_allgather_out(struct build *b, int x, const struct route *r, int forward);
+int  emit_allgather_back(struct build *b, int x, const struct route *r, int forward);
+int  emit_allgather_prob_back(struct build *b, int dprob, const struct route *r);
 /* ---- between stages ---- */
 int  emit_recv(struct build *b, enum group g, int64_t rows);    /* hidden states (or their gradient) of the chunk's boundary */
 void emit_send(struct build *b, enum group g, int x);

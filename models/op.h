@@ -92,6 +92,9 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(SCAN, MEMORY, "y, raw, state <- x, w")         /* Mamba-2: convolution, chunked scan, gated norm; raw: before the norm; \
                                                         state: scratch, one a chunk */                            \
     X(SCAN_BWD, MEMORY, "dx, state, w_g+ <- x, raw, dy, w")                                                      \
+    X(PICK, MEMORY, "perm, prob <- map, score")      /* of all tokens, the rows of experts here: perm [rows, 2] by expert,  \
+                                                        then token; prob [rows, 1] */                             \
+    X(PICK_BWD, MEMORY, "dscore <- dprob, perm")     /* zero where no row is */                                   \
     X(SCATTER_ADD, COMM, "g+ <- x")                  /* the sum over members of my part of x is added to g */
 
 enum op_kind {

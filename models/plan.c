@@ -275,6 +275,7 @@ char *plan_text(struct arena *a, const struct plan *p)
 int plan_fits_queue(const struct job *j)
 {
     const struct plan *p = &j->plan;
-    const int queues = j->model.experts > 0 && p->dispatcher != DISPATCHER_ALLTOALL;
+    const int queues = j->model.experts > 0 && p->dispatcher != DISPATCHER_ALLTOALL &&
+                       p->dispatcher != DISPATCHER_ALLGATHER;
     return !queues || plan_tokens_sp(p) <= PLAN_QUEUE_TOKENS || place_of(j, GROUP_TPEP).domains <= 1;
 }

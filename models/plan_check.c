@@ -42,7 +42,7 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "vpp", p->vpp, 1, LAYOUT_CHUNKS }, { "mbs", p->mbs, 1, TOKENS },     { "gbs", p->gbs, 1, INT_MAX },
         { "seq", p->seq, 1, TOKENS },       { "vpp-group", p->vpp_group, 1, INT_MAX },
         { "order", p->order, 0, ORDER_TP_CP_EP_PP_DP }, { "schedule", p->schedule, 0, SCHEDULE_FWD_BWD },
-        { "dispatcher", p->dispatcher, 0, DISPATCHER_HYBRIDEP }, { "precision", p->precision, 0, PRECISION_COUNT - 1 },
+        { "dispatcher", p->dispatcher, 0, DISPATCHER_ALLGATHER }, { "precision", p->precision, 0, PRECISION_COUNT - 1 },
         { "grads", p->grads, 0, STATE_BF16 }, { "moments", p->moments, 0, STATE_FP8 },
         { "master", p->master, 0, MASTER_REMAINDER }, { "fp8-param-gather", p->fp8_param_gather, 0, 1 },
         { "high-first", p->high_first, 0, 1000 }, { "high-last", p->high_last, 0, 1000 },
@@ -323,6 +323,9 @@ static enum err check_dispatcher(const struct job *j, const struct plan *p, cons
     if (p->dispatcher != DISPATCHER_ALLTOALL && p->expert_capacity > 0)
         return fail(d, ERR_CONFIG, "dispatcher %s sends no padding, but expert-capacity is %g: set it to 0", name,
                     p->expert_capacity);
+    if (p->dispatcher == DISPATCHER_ALLGATHER && p->schedule == SCHEDULE_FWD_BWD)
+        return fail(d, ERR_CONFIG, "dispatcher allgather has no exchange that ep-overlap %d could hide (Megatron-LM "
+                    "transformer_config.py): use alltoall, deepep or hybridep, or set ep-overlap 0", p->ep_overlap);
     if (plan_fits_queue(j)) return OK;
     return fail(d, ERR_CONFIG, "dispatcher %s takes %d tokens of a rank at most when ep %d leaves an NVLink domain, but "
                 "seq %d x mbs %d / (tp %d x cp %d) is %lld: lower mbs, raise tp or cp, or use dispatcher alltoall",

@@ -11,8 +11,8 @@ enum recompute  { RECOMPUTE_MOE_ACT, RECOMPUTE_LAYERNORM, RECOMPUTE_MLA_UP_PROJ,
                   RECOMPUTE_MOE, RECOMPUTE_SHARED_EXPERTS, RECOMPUTE_FULL };        /* bits 1 << r; FULL is last */
 enum cp_comm    { CP_COMM_ALLGATHER, CP_COMM_A2A };      /* K and V of all tokens; or my heads of all tokens */
 /* A row for every expert of a token, in one all-to-all; or a token once for each rank that holds some of them, which leaves
- * for another NVLink domain once (deepseek-ai/DeepEP and its branch hybrid-ep). */
-enum dispatcher { DISPATCHER_ALLTOALL, DISPATCHER_DEEPEP, DISPATCHER_HYBRIDEP };
+ * for another NVLink domain once (deepseek-ai/DeepEP and its branch hybrid-ep); or every token to every rank. */
+enum dispatcher { DISPATCHER_ALLTOALL, DISPATCHER_DEEPEP, DISPATCHER_HYBRIDEP, DISPATCHER_ALLGATHER };
 /* How long routed rows in every order are held: not; until they are combined; until tokens are whole again. */
 enum hold_rows { HOLD_ROWS_NONE, HOLD_ROWS_COMBINED, HOLD_ROWS_WHOLE };
 /* Vocabulary-parallel cross-entropy. SPLIT: backward turns the logits into their gradient; INPLACE: forward does already;

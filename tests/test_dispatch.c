@@ -156,6 +156,58 @@ START_TEST(bytes_by_hand)
 }
 END_TEST
 
+/* What leaves a rank when everything is gathered, of n ranks with t tokens each: hidden states (bf16), a byte and an fp32 score
+ * for each expert; back an fp32 sum; in backward an fp32 gather, and sums of bf16 gradients and of scores' gradients. */
+START_TEST(gathered_bytes_by_hand)
+{
+    static const struct { const char *flags; double n, t; } row[] = {
+        { "model mixtral-8x7b layers 1 system h100-sxm gpus 8 ep 8 gbs 8 seq 4096", 8, 4096 },
+        { "model mixtral-8x7b layers 1 system h100-sxm gpus 16 tp 2 ep 8 etp 2 gbs 8 seq 4096", 16, 2048 },
+    };
+    for (int k = 0; k < LEN(row); k++) {
+        struct made t;
+        double wire_B[2] = { 0, 0 };
+        make(&t, row[k].flags, "allgather");
+        price(&t);
+        for (int i = 1; i < t.pr.n_op; i++) {
+            const struct op *o = &t.pr.op[i];
+            if (o->group == GROUP_TPEP) wire_B[o->half] += op_work(&t.pr, o, t.pr.even).wire_B;
+            ck_assert(o->group != GROUP_EP && o->group != GROUP_ETP);
+        }
+        const double sent = (row[k].n - 1) * row[k].t, h = 4096, e = 8;
+        ck_assert_double_eq_tol(wire_B[HALF_FWD], sent * (2 * h + (1 + 4) * e + 4 * h), 1);
+        ck_assert_double_eq_tol(wire_B[HALF_BWD], sent * (4 * h + 2 * h + 4 * e), 1);
+        arena_free(&t.arena);
+    }
+}
+END_TEST
+
+/* Time of that gather by hand: 7 of 8 ranks' bytes over NVLink, a call and 6 hops of a tree. Dearer than the all-to-all
+ * where few experts are picked. */
+START_TEST(gathered_time_by_hand)
+{
+    struct made t;
+    make(&t, "model mixtral-8x7b layers 1 system h100-sxm gpus 8 ep 8 gbs 8 seq 4096", "allgather");
+    price(&t);
+    const struct system *s = &t.j.system;
+    int timed = 0;
+    const double B = 7.0 * 4096 * 4096 * 2, ramp_s = 6 * s->ramp_s * B / (B + s->ramp_B);
+    for (int i = 1; i < t.pr.n_op; i++) {
+        const struct op *o = &t.pr.op[i];
+        if (o->kind != OP_GATHER || o->half || t.pr.buf[o->io.write[0]].cols != 4096) continue;
+        ck_assert_double_eq_tol(cost_op_s(&t.c, i, t.pr.even), B / (450e9 * 0.80) + 3e-6 + 14.3e-6 + 6 * 1.5e-6 + ramp_s, 1e-9);
+        timed++;
+    }
+    ck_assert_int_eq(timed, 1);
+    struct predict all, some;
+    predict_job(&all, NULL, &t.arena, &t.j);
+    t.j.plan.dispatcher = DISPATCHER_ALLTOALL;
+    predict_job(&some, NULL, &t.arena, &t.j);
+    ck_assert_double_gt(all.step_s, some.step_s);
+    arena_free(&t.arena);
+}
+END_TEST
+
 /* ---- what stays ---- */
 
 static const char *const plans[] = {
@@ -184,12 +236,12 @@ static struct sums sums_of(const struct made *t)
 /* The same products on the same rows; no op of the other kind. */
 START_TEST(experts_do_the_same)
 {
-    static const char *const dispatcher[] = { "deepep", "hybridep" };
+    static const char *const dispatcher[] = { "deepep", "hybridep", "allgather" };
     struct made a, b;
     make(&a, plans[_i], "alltoall");
     price(&a);
     const struct sums was = sums_of(&a);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < LEN(dispatcher); k++) {
         make(&b, plans[_i], dispatcher[k]);
         price(&b);
         const struct sums is = sums_of(&b);
@@ -199,8 +251,8 @@ START_TEST(experts_do_the_same)
         int tokens = 0;
         for (int i = 1; i < b.pr.n_op; i++) {
             const int kind = b.pr.op[i].kind;
-            tokens += kind == OP_DISPATCH_TOKENS || kind == OP_COMBINE_TOKENS;
-            ck_assert(b.j.plan.ep == 1 || (kind != OP_DISPATCH && kind != OP_COMBINE && kind != OP_PERMUTE && kind != OP_GATHER_V));
+            tokens += kind == OP_DISPATCH_TOKENS || kind == OP_COMBINE_TOKENS || kind == OP_PICK;
+            ck_assert(b.j.plan.ep == 1 || (kind != OP_DISPATCH && kind != OP_COMBINE && (kind != OP_PERMUTE || k == 2) && kind != OP_GATHER_V));
         }
         ck_assert_int_eq(tokens > 0, b.j.plan.ep > 1);
         ck_assert(b.j.plan.ep > 1 || program_hash(&b.pr) == program_hash(&a.pr));
@@ -214,12 +266,12 @@ END_TEST
 START_TEST(programs_are_sound)
 {
     static const char *const dispatcher[] = { "deepep", "hybridep" };
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 5; k++) {
         struct made t;
         struct diag d = { "" };
-        make(&t, k < 2 ? "model tiny-moe system h100-sxm gpus 16 tp 2 pp 2 ep 4 etp 2 gbs 16 seq 64 recompute full"
+        make(&t, k < 2 || k == 4 ? "model tiny-moe system h100-sxm gpus 16 tp 2 pp 2 ep 4 etp 2 gbs 16 seq 64 recompute full"
                        : "model tiny-moe system h100-sxm gpus 8 ep 8 gbs 32 seq 64 split-wgrad 1 ep-overlap 1 recompute moe_act",
-             dispatcher[k % 2]);
+             k == 4 ? "allgather" : dispatcher[k % 2]);
         price(&t);
         struct unroll *u = arena_alloc(&t.arena, (size_t)t.pr.n_stage * sizeof *u);
         ck_assert_msg(unroll_all(u, &t.arena, &t.pr, &d) == OK && unroll_check(u, &t.pr, 0, &d) == OK, "%d: %s", k, d.text);
@@ -310,6 +362,10 @@ START_TEST(other_refusals)
 {
     judge("model tiny-moe system host stack moefold gpus 4 ep 4 gbs 4 seq 64 dispatcher deepep",
             (const char *const[]){ "dispatcher deepep is not offered by stack moefold", NULL });
+    judge("model tiny-moe system h100-sxm gpus 4 ep 4 gbs 16 seq 64 dispatcher allgather ep-overlap 1",
+            (const char *const[]){ "dispatcher allgather", "ep-overlap 1", NULL });
+    judge("model tiny-moe system host stack moefold gpus 4 ep 4 gbs 4 seq 64 dispatcher allgather",
+            (const char *const[]){ "dispatcher allgather is not offered by stack moefold", NULL });
     judge("model tiny-moe system h100-sxm gpus 4 ep 4 gbs 4 seq 64 dispatcher hybridep expert-capacity 1",
             (const char *const[]){ "hybridep", "expert-capacity is 1", NULL });
     judge("model llama3-8b system h100-sxm gpus 8 gbs 8 seq 4096 dispatcher hybridep", NULL);
@@ -325,6 +381,8 @@ int main(void)
     tcase_add_test(all, targets_are_those_counted);
     tcase_add_test(all, published_kernels);
     tcase_add_test(all, bytes_by_hand);
+    tcase_add_test(all, gathered_bytes_by_hand);
+    tcase_add_test(all, gathered_time_by_hand);
     tcase_add_loop_test(all, experts_do_the_same, 0, LEN(plans));
     tcase_add_test(all, programs_are_sound);
     tcase_add_test(all, exchanges_wait_for_compute);
