@@ -62,6 +62,8 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("dispatcher", NAME, dispatcher, stack_dispatchers, plan_auto, 0, 0, "auto",                            \
       "how tokens reach experts; auto: the stack's")                                                         \
     X("ep-overlap", BOOL, ep_overlap, 0, 0, 0, 1, "0", "1: expert exchange under the other half (fwd-bwd)")  \
+    X("tp-overlap", BOOL, tp_overlap, 0, 0, 0, 1, "0",                                                       \
+      "1: gathers and scatters over tp go in pieces under the product that reads or makes them")             \
     X("split-wgrad", BOOL, split_wgrad, 0, 0, 0, 1, "0", "1: weight gradients are passes of their own")      \
     X("cuda-graph", SET, graph, stack_graphs, plan_graphs, 0, 0, "auto",                                     \
       "what is captured and replayed: attn+moe_router, full-layer, full, none; auto: the stack's")           \
@@ -270,12 +272,4 @@ char *plan_text(struct arena *a, const struct plan *p)
         text = arena_printf(a, "%s%s: %s\n", text, o->key, shown);
     }
     return text;
-}
-
-int plan_fits_queue(const struct job *j)
-{
-    const struct plan *p = &j->plan;
-    const int queues = j->model.experts > 0 && p->dispatcher != DISPATCHER_ALLTOALL &&
-                       p->dispatcher != DISPATCHER_ALLGATHER;
-    return !queues || plan_tokens_sp(p) <= PLAN_QUEUE_TOKENS || place_of(j, GROUP_TPEP).domains <= 1;
 }

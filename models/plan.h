@@ -33,6 +33,7 @@ struct plan {
     int32_t cp_comm;                                /* enum cp_comm                                              */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
     int32_t graph;                                  /* bits 1 << enum graph; -1: the stack's                     */
+    int32_t tp_overlap;                             /* gathers and scatters over tp in pieces under their products */
     int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */
     int32_t mtp;                                    /* -1: as in the model                                       */
     int32_t layers;                                 /* the model's first ones only; 0: all                       */
@@ -86,6 +87,8 @@ static inline int64_t plan_tokens_sp(const struct plan *p) { return plan_tokens(
  * there is no such limit (case E03). Of a job whose folds and domain_gpus are known. */
 enum { PLAN_QUEUE_TOKENS = (65535 - 1) / 3 };
 int plan_fits_queue(const struct job *j);
+/* Padding, woven passes and tokens that the plan's dispatcher does not take. */
+enum err plan_dispatch_check(const struct job *j, struct diag *d);
 /* ---- plan_graph.c ---- */
 /* The stack's scopes, of the modules that the model has; which scopes go together, and what must be static in them. */
 int plan_graph_default(const struct job *j);

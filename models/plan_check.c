@@ -46,7 +46,7 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "grads", p->grads, 0, STATE_BF16 }, { "moments", p->moments, 0, STATE_FP8 },
         { "master", p->master, 0, MASTER_REMAINDER }, { "fp8-param-gather", p->fp8_param_gather, 0, 1 },
         { "high-first", p->high_first, 0, 1000 }, { "high-last", p->high_last, 0, 1000 },
-        { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 }, { "fsdp", p->fsdp, 0, 1 },
+        { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 }, { "fsdp", p->fsdp, 0, 1 }, { "tp-overlap", p->tp_overlap, 0, 1 },
         { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, MODEL_MTP },
     };
     for (int i = 0; i < LEN(row); i++)
@@ -294,6 +294,9 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
         return fail(d, ERR_LIMIT, "expert-capacity %g cannot be run by stack %s yet: set it to 0",
                     p->expert_capacity, s->name);
     TRY(offered(s, "schedule", s->schedules, p->schedule, stack_schedules, d));
+    if (p->tp_overlap && !s->tp_overlap)
+        return fail(d, ERR_CONFIG, "tp-overlap 1 is not offered by stack %s, whose tp_overlap is 0: set tp-overlap 0, or take "
+                    "another stack", s->name);
     if (p->cp_comm != CP_COMM_ALLGATHER) TRY(offered(s, "cp-comm", s->cp_comms, p->cp_comm, stack_cp_comms, d));
     TRY(offered(s, "dispatcher", s->dispatchers, p->dispatcher, stack_dispatchers, d));
     for (int r = 0; r <= RECOMPUTE_FULL; r++)
@@ -316,20 +319,6 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
                     "stack that is only predicted",
                     s->name);
     return OK;
-}
-
-static enum err check_dispatcher(const struct job *j, const struct plan *p, const char *name, struct diag *d)
-{
-    if (p->dispatcher != DISPATCHER_ALLTOALL && p->expert_capacity > 0)
-        return fail(d, ERR_CONFIG, "dispatcher %s sends no padding, but expert-capacity is %g: set it to 0", name,
-                    p->expert_capacity);
-    if (p->dispatcher == DISPATCHER_ALLGATHER && p->schedule == SCHEDULE_FWD_BWD)
-        return fail(d, ERR_CONFIG, "dispatcher allgather has no exchange that ep-overlap %d could hide (Megatron-LM "
-                    "transformer_config.py): use alltoall, deepep or hybridep, or set ep-overlap 0", p->ep_overlap);
-    if (plan_fits_queue(j)) return OK;
-    return fail(d, ERR_CONFIG, "dispatcher %s takes %d tokens of a rank at most when ep %d leaves an NVLink domain, but "
-                "seq %d x mbs %d / (tp %d x cp %d) is %lld: lower mbs, raise tp or cp, or use dispatcher alltoall",
-                name, PLAN_QUEUE_TOKENS, p->ep, p->seq, p->mbs, p->tp, p->cp, (long long)plan_tokens_sp(p));
 }
 
 /* Gradients, optimizer state and primary weights beside the precision. */
@@ -498,6 +487,6 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_states(p, d));
     TRY(plan_memory_check(j, d));
     TRY(plan_graph_check(j, d));
-    TRY(check_dispatcher(j, p, stack_dispatchers[p->dispatcher], d));
+    TRY(plan_dispatch_check(j, d));
     return check_system(p, &j->system, d);
 }

@@ -43,6 +43,8 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "1: shared expert under dispatch, FC1's weight gradient under combine")                                \
     X("sync_experts", BOOL, sync_experts, 0, NONE, 0, 1, "0",                                                \
       "1: exchanges of experts and compute wait for each other, unless two passes are woven")                \
+    X("tp_overlap", BOOL, tp_overlap, 0, NONE, 0, 1, "0",                                                    \
+      "1: collectives over tp may go in pieces under products")                                              \
     X("async_tp", BOOL, async_tp, 0, NONE, 0, 1, "0",                                                        \
       "1: backward gathers a linear's input under its data gradient")                                        \
     X("grad_fp32", BOOL, grad_fp32, 0, NONE, 0, 1, 0, "1: main gradients are fp32 in bf16 training")         \

@@ -50,6 +50,7 @@ struct stack {
     int32_t grad_fp32;                      /* main gradients fp32 also when the plan trains in bf16                  */
     int32_t moe_overlap;                    /* the shared expert runs under the dispatch, FC1's weight gradient under the combine */
     int32_t sync_experts;                   /* exchanges of experts are in order with compute, unless passes are woven */
+    int32_t tp_overlap;                     /* collectives over tp may go in pieces under products                    */
     int32_t async_tp;                       /* backward gathers a linear's input over tp under its data gradient      */
     /* what it keeps in memory: an OP_HOLD or a buffer of the program each */
     double alloc_round_B;                   /* an allocation is a multiple of this; 0: exactly its bytes              */

@@ -66,7 +66,7 @@ static double alone_s(const struct cost *c, int op, const int64_t even[2])
 double cost_op_s(const struct cost *c, int op, const int64_t even[2])
 {
     if (c->given_s) return c->given_s[op];
-    return alone_s(c, op, even) * (c->slower && c->pr->op[op].beside ? c->slower[op] : 1);
+    return alone_s(c, op, even) * (c->beside && c->pr->op[op].beside ? c->beside[op] : 1);
 }
 
 static double host_s(const struct system *s, double kernels, double calls)

@@ -11,7 +11,7 @@ struct cost {
     const struct program *pr; const struct job *job;
     struct place place[GROUP_COUNT];
     struct flow flow;
-    const double *slower;                       /* by op: over its price alone, for what runs beside it; NULL: nothing does */
+    const double *beside;                       /* by op: over its price alone, by what runs beside it; NULL: nothing does */
     const double *given_s, *given_issue_s;      /* by op, instead of the formulas; NULL: formulas */
 };
 /* Memory comes from the program's arena. */
@@ -54,8 +54,9 @@ double cost_exchange_s(const struct system *s, const struct exchange *x);
 struct exchange cost_exchange_of(const struct cost *c, const struct op *o, const struct work *w);
 /* Multiprocessors that its kernel holds. */
 int cost_exchange_sms(const struct cost *c);
-/* Sets c->slower: what ops lose to the collectives they run beside, at even rows. All ops beside one together never take less
- * when one of them, or it, takes longer. */
+/* Sets c->beside: what ops lose to the collectives they run beside, and what is left to see of collectives in pieces, at even
+ * rows. All ops beside one, and it, together never take less when one of them takes longer. Of woven passes the loss is that of
+ * the steady state, also in passes that stand alone. */
 void cost_beside(struct cost *c);
 /* Both. */
 double cost_tokens_s(const struct cost *c, const struct op *o, const struct work *w);
