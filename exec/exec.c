@@ -133,9 +133,9 @@ static enum err exec_open_and_go(struct exec_result *res, struct arena *a, struc
                                  struct diag *d)
 {
     TRY(exec_open(x, a, d));
-    const int64_t start_ns = bell_now_ns();
+    x->start_ns = bell_now_ns();
     exec_go(x);
-    if (x->e == OK) return exec_collect(res, a, x, start_ns, d);
+    if (x->e == OK) return exec_collect(res, a, x, x->start_ns, d);
     *d = x->d;
     return x->e;
 }

@@ -26,7 +26,7 @@ struct exec_ask {
     void *user;                             /* of the hooks, any of which may be NULL                  */
     /* May overwrite initial values in a rank's arena (a checkpoint, a test). One rank after the other. */
     void (*before)(void *user, int rank, const struct unroll *u, char *arena);
-    /* After each step of rank 0; step_s of it is 0. Before after_step. */
+    /* After each step of rank 0, as it saw it. Before after_step. */
     void (*report)(void *user, int step, const struct exec_step *s);
     /* After each step, the rank's streams idle, with its arena. Concurrently on all ranks. */
     void (*after_step)(void *user, int rank, int step, const struct unroll *u, const char *arena);

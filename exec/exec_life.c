@@ -43,7 +43,10 @@ void exec_life_open(struct exec_life *l, struct arena *a, const struct exec_rank
         const int uses = op_uses(use, pr, &pr->op[it->op]);
         for (int k = 0; k < uses; k++) l->total[exec_life_index(pr, it, use[k].buf)]++;
     }
-    for (size_t i = 0; i < n; i++) l->left[i] = l->todo[i] = l->total[i];
+    for (size_t i = 0; i < n; i++) {
+        l->left[i] = l->total[i];
+        l->todo[i] = l->total[i];
+    }
     for (int id = 1; id < pr->n_buf; id++) {
         if (!exec_life_for_ever(pr, id, r->at.pp)) continue;
         l->alive_B += buf_B(&pr->buf[id]);

@@ -1,4 +1,4 @@
-/* One description of a rank's slice (struct slice) serves initial values and gathering, so the two cannot
+/* One description of a rank's slice (struct exec_param_slice) serves initial values and gathering, so the two cannot
  * disagree. */
 #include "exec/exec_param.h"
 #include <math.h>
@@ -42,29 +42,23 @@ float exec_param_value(const struct job *j, const struct param *q, int64_t index
 
 /* ---- slices ---- */
 
-struct slice {
-    int64_t batch, rows, cols;          /* here; batch 1 for a parameter of no expert */
-    int64_t expert;                     /* the first one here */
-    int64_t part;                       /* which of the equal parts of rows or columns */
-    const struct param *q;
-};
-
-static struct slice exec_param_slice(const struct program *pr, const struct job *j, const struct param *q,
-                                     struct coord at)
+struct exec_param_slice exec_param_slice(const struct program *pr, const struct job *j, const struct param *q,
+                                         struct coord at)
 {
     const struct buf *b = &pr->buf[q->w];
     const int64_t members = q->batch ? j->plan.etp : j->plan.tp, me = q->batch ? at.etp : at.tp;
     const int64_t batch = q->batch ? q->batch / j->plan.ep : 1;
-    struct slice s = {
+    struct exec_param_slice s = {
         .batch = batch, .rows = b->rows / batch, .cols = b->cols, .expert = q->batch ? at.ep * batch : 0, .q = q
     };
     const int64_t parts =
         q->shard == SHARD_COLS ? q->cols / s.cols : q->rows / s.rows; /* fewer than members: shared */
     s.part = me * parts / members;
+    s.copy = me - (s.part * members + parts - 1) / parts;
     return s;
 }
 
-static int64_t exec_param_row(const struct slice *s, int64_t row)
+static int64_t exec_param_row(const struct exec_param_slice *s, int64_t row)
 {
     const int64_t half = s->rows / 2;
     switch (s->q->shard) {
@@ -75,8 +69,7 @@ static int64_t exec_param_row(const struct slice *s, int64_t row)
     }
 }
 
-/* Place in the whole of the first column of a local row; the row's columns follow one another there too. */
-static int64_t exec_param_place(const struct slice *s, int64_t expert, int64_t row)
+int64_t exec_param_place(const struct exec_param_slice *s, int64_t expert, int64_t row)
 {
     const int64_t col = s->q->shard == SHARD_COLS ? s->part * s->cols : 0;
     return ((s->expert + expert) * s->q->rows + exec_param_row(s, row)) * s->q->cols + col;
@@ -90,7 +83,7 @@ static float *exec_param_at(const struct program *pr, const struct unroll *u, ch
 }
 
 static void exec_param_fill(const struct program *pr, const struct unroll *u, const struct job *j,
-                            const struct slice *s, char *arena)
+                            const struct exec_param_slice *s, char *arena)
 {
     float *to = exec_param_at(pr, u, arena, s->q->w);
     for (int64_t e = 0; e < s->batch; e++)
@@ -106,7 +99,7 @@ void exec_param_init(const struct program *pr, const struct unroll *stage, const
     const struct coord at = fold_coord(&j->plan, rank);
     for (int i = 0; i < pr->n_param; i++) {
         if (pr->param[i].stage != at.pp) continue;
-        const struct slice s = exec_param_slice(pr, j, &pr->param[i], at);
+        const struct exec_param_slice s = exec_param_slice(pr, j, &pr->param[i], at);
         exec_param_fill(pr, stage, j, &s, arena);
     }
 }
@@ -118,10 +111,7 @@ int64_t exec_param_elements(const struct param *q)
     return (int64_t)(q->batch ? q->batch : 1) * q->rows * q->cols;
 }
 
-struct owned { int64_t first, end; };   /* elements of a bucket whose sums a rank holds */
-
-static struct owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q,
-                                     int rank)
+struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank)
 {
     const int root = program_root(pr, q->g);
     const struct buf *b = &pr->buf[root];
@@ -129,11 +119,11 @@ static struct owned exec_param_owned(const struct program *pr, const struct job 
     while (k->g != root) k++;
     const int64_t part = b->rows * b->cols / fold_size(j, (enum group)k->share_group);
     const int64_t me = fold_members(j, (enum group)k->share_group, rank, NULL);
-    return (struct owned){ me * part, (me + 1) * part };
+    return (struct exec_param_owned){ me * part, (me + 1) * part };
 }
 
-static void exec_param_take(float *whole, const struct slice *s, const float *from, int64_t at,
-                            struct owned own)
+static void exec_param_take(float *whole, const struct exec_param_slice *s, const float *from, int64_t at,
+                            struct exec_param_owned own)
 {
     for (int64_t e = 0; e < s->batch; e++)
         for (int64_t r = 0; r < s->rows; r++) {
@@ -153,8 +143,8 @@ void exec_param_gather(float *whole, const struct program *pr, const struct unro
     for (int rank = 0; rank < j->plan.gpus; rank++) {
         const struct coord at = fold_coord(&j->plan, rank);
         if (at.pp != q->stage) continue;
-        const struct slice s = exec_param_slice(pr, j, q, at);
-        const struct owned all = { 0, INT64_MAX }, own = grad ? exec_param_owned(pr, j, q, rank) : all;
+        const struct exec_param_slice s = exec_param_slice(pr, j, q, at);
+        const struct exec_param_owned all = { 0, INT64_MAX }, own = grad ? exec_param_owned(pr, j, q, rank) : all;
         exec_param_take(whole, &s, exec_param_at(pr, &u[q->stage], arenas[rank], id), pr->buf[id].view_at, own);
     }
 }

@@ -5,6 +5,22 @@
 #define EXEC_EXEC_PARAM_H
 #include "models/unroll.h"
 
+/* Where the rank at `at` keeps its part of a parameter. */
+struct exec_param_slice {
+    int64_t batch, rows, cols;          /* here; batch 1 for a parameter of no expert */
+    int64_t expert;                     /* the first one here */
+    int64_t part;                       /* which of the equal parts of rows or columns */
+    int64_t copy;                       /* 0: the first of those tp (etp) members that hold the same */
+    const struct param *q;
+};
+struct exec_param_slice exec_param_slice(const struct program *pr, const struct job *j, const struct param *q,
+                                         struct coord at);
+/* Place in the whole of the first column of a local row; the row's columns follow one another there too. */
+int64_t exec_param_place(const struct exec_param_slice *s, int64_t expert, int64_t row);
+/* Elements [first, end) of a parameter's bucket whose sums and optimizer state a rank holds; q->g is not 0. */
+struct exec_param_owned { int64_t first, end; };
+struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank);
+
 /* Element `index` = (expert * rows + row) * cols + col of the whole: bell-shaped with deviation model.init_std,
  * 1 for norms, 0 for the router's selection bias. Stages that hold a copy of one table agree, because a table
  * has layer -1 on all. */

@@ -192,6 +192,7 @@ static int exec_rank_step(struct exec_rank *r, int step)
     if (!exec_rank_issue(r, step) || !exec_rank_drain(r, step)) return 0;
     r->end_ns[step] = bell_now_ns();
     exec_rank_read_metrics(r, step);
+    r->step[step].step_s = 1e-9 * (double)(r->end_ns[step] - (step ? r->end_ns[step - 1] : r->x->start_ns));
     if (ask->report && r->rank == 0) ask->report(ask->user, step, &r->step[step]);
     if (ask->stop_at_nan && !exec_rank_finite(r, step)) return 0;
     if (ask->after_step) ask->after_step(ask->user, r->rank, step, r->u, r->arena);

@@ -19,6 +19,7 @@ struct exec_shared {
     pthread_mutex_t lock;               /* guards e and d */
     enum err e; struct diag d;
     _Atomic int stop;
+    int64_t start_ns;                   /* when the ranks were started */
     int32_t (*least)[2];                /* [size buffer][at]: the smallest buffer that it sizes, 0: none */
 };
 

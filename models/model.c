@@ -247,3 +247,26 @@ enum err model_read(struct model *m, struct arena *a, const char *arg, struct di
     TRY(cfg_read_named(&c, a, "models", arg, d));
     return model_fill(m, &c, d);
 }
+
+/* A text may hold what YAML has a meaning for; in single quotes only the quote itself is doubled. */
+static char *model_quoted(struct arena *a, const char *value)
+{
+    char *quoted = arena_alloc(a, 2 * strlen(value) + 3), *to = quoted;
+    *to++ = '\'';
+    for (; *value; *to++ = *value++)
+        if (*value == '\'') *to++ = '\'';
+    *to = '\'';
+    return quoted;
+}
+
+char *model_text(struct arena *a, const struct model *m)
+{
+    char *text = "";
+    for (int i = 0; i < model_n_opt; i++) {
+        char value[512];
+        const char *shown = cfg_echo(value, sizeof(value), m, &model_opts[i]);
+        if (model_opts[i].type == OPT_TEXT) shown = model_quoted(a, shown);
+        text = arena_printf(a, "%s%s: %s\n", text, model_opts[i].key, shown);
+    }
+    return text;
+}

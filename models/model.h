@@ -50,6 +50,8 @@ extern const int model_n_opt;
  * whose errors then get the place of the key. */
 enum err model_read(struct model *m, struct arena *a, const char *arg, struct diag *d);
 enum err model_fill(struct model *m, const struct cfg *c, struct diag *d);
+/* The model as YAML text, every option, in table order: model_read reads the same back. */
+char *model_text(struct arena *a, const struct model *m);
 /* Sizes that cannot be: heads and groups that do not divide, top-k above the experts kept, ... (cases C09). */
 enum err model_check(const struct model *m, struct diag *d);
 

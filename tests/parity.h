@@ -38,7 +38,8 @@ static inline struct model parity_model(enum family f)
                        .heads = 4, .kv_heads = 2, .head_dim = 8, .qk_norm = 1, .ffn = 48, .experts = 8,
                        .topk = 2, .expert_ffn = 16, .dense_layers = 1, .score = SCORE_SOFTMAX, .norm_topk = 1,
                        .groups = 1, .groups_kept = 1, .route_scale = 1, .mtp_weight = 0.3,
-                       .rope_theta = 10000, .norm_eps = 1e-5, .init_std = 0.15 };
+                       .rope_theta = 10000, .norm_eps = 1e-5, .init_std = 0.15, .mamba_conv = 4,
+                       .mamba_chunk = 128 };
     if (f == GQA_ALL || f == MLA_ALL) m.experts = m.topk = 4;
     if (f == GQA_ALL) m.norm_topk = 0;
     if (f == DENSE) m.experts = m.topk = 0, m.dense_layers = 4, m.tied = 1, m.qk_norm = 0, m.activation = ACTIVATION_GELU;

@@ -140,6 +140,17 @@ expect 2 compare there;                         says "trace.mft"
 expect 2 run --stack mcore-2510 --model tiny-moe --steps 1; says "moefold"
 expect 2 run tiny-moe-8 --steps 1 --out good.json;      says "good.json"
 expect 2 run tiny-moe-8 --steps 1 --data .;             says "plain file"
+answers 0 "evals[].loss" run tiny-moe-8 --steps 5 --save-every 2 --eval-split 0.1 --eval-every 3 --lr-decay wsd --out saved
+[ "$(ls saved/checkpoints | tr '\n' ' ')" = "step-00000004 step-00000005 " ] || bad "run left other checkpoints than the newest two"
+[ "$(grep -c after_steps saved/metrics.jsonl)" = 2 ] || bad "metrics.jsonl lacks an evaluation"
+answers 0 "steps[].loss" run --resume saved --steps 6 --ranks 2 --tp 1 --pp 1 --ep 2 --out saved
+[ "$(grep -c '"step"' saved/metrics.jsonl)" = 6 ] || bad "a resumed run does not go on in metrics.jsonl"
+expect 2 run --resume saved --steps 5;                 says "ask for more"
+expect 2 run --resume saved --steps 9 --model tiny-moe --topk 3; says "--topk"
+expect 2 run --resume here --steps 9;                  says "no checkpoint"
+head -c 20000 saved/checkpoints/step-00000005/rank-00001.safetensors >cut && cp cut saved/checkpoints/step-00000005/rank-00001.safetensors
+expect 2 run --resume saved --steps 9;                 says "rank-00001.safetensors"; says "cut short"
+expect 2 run tiny-moe-8 --steps 1 --data ../data.bin --eval-split 2; says "--eval-split"
 answers 1 "steps[].step" run tiny-moe-1 --steps 6 --optimizer sgd --clip 0 --lr 1e6 --out wild; says "lower lr"
 
 # ---- validate ----

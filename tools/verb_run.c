@@ -1,35 +1,47 @@
 /* moefold run: trains under a plan on this machine and leaves a directory that `compare` reads: plan.yaml (the
- * plan, every option), trace.mft (one span per op that happened), metrics.jsonl (one line a step), run.json (the
- * answer). */
-#include "exec/exec.h"
+ * plan, every option), trace.mft (one span per op that happened), metrics.jsonl (one line a step), checkpoints/ (when
+ * asked for), run.json (the answer). */
+#include "exec/lr.h"
+#include "exec/train.h"
 #include "tools/answer.h"
 #include "tools/args.h"
+#include "tools/run_log.h"
 #include "tools/save.h"
 #include "tools/verb.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 static const char *const backends[] = { "cpu", NULL }, *const kernel_kinds[] = { "fast", "reference", NULL };
 static const char *const comms[] = { "shm", NULL };
+static const struct word as_before[] = { { "auto", -1 }, { NULL, 0 } };
 static const char *const rank_kinds[] = { "thread", NULL };
 
 struct run_flags {
-    int32_t ranks, steps, traced, backend, kernels, comm, ranks_as;
-    double timeout_s;
-    char data[512], out[512];
+    int32_t ranks, steps, traced, backend, kernels, comm, ranks_as, eval_every, eval_steps, save_every, keep;
+    double timeout_s, eval_split;
+    char data[512], out[512], resume[512];
 };
 static const struct opt flags[] = {
     { .key = "ranks", ARGS_INT(struct run_flags, ranks, 0, 1024, "0"),
       .help = "the plan's gpus; 0: as in the plan" },
-    { .key = "steps", ARGS_INT(struct run_flags, steps, 1, 1000000, "10"), .help = "optimizer steps" },
+    { .key = "steps", ARGS_INT(struct run_flags, steps, 1, 1000000, "10"), .help = "optimizer steps, those before a resumed checkpoint counted" },
     { .key = "trace-steps", ARGS_INT(struct run_flags, traced, 1, 1000, "20"),
       .help = "the first steps whose spans are kept for compare" },
     { .key = "data", ARGS_TEXT(struct run_flags, data, ""),
-      .help = "train on a text (a byte is a token) or a pair .bin .idx of Megatron-LM; default: a built-in text" },
+      .help = "train on a text (a byte is a token) or a pair .bin .idx of Megatron-LM; default: as resumed, or a built-in text" },
+    { .key = "eval-split", .type = OPT_NUMBER, ARGS_AT(struct run_flags, eval_split), .lo = 0, .hi = 0.9, .def = "auto",
+      .words = as_before, .help = "the end of the data that is evaluated, not trained on; auto: as resumed, or 0" },
+    { .key = "eval-every", ARGS_INT(struct run_flags, eval_every, 0, 1000000000, "0"),
+      .help = "steps between evaluations; 0: one after the last step" },
+    { .key = "eval-steps", ARGS_INT(struct run_flags, eval_steps, 0, 1000000, "0"),
+      .help = "steps of gbs sequences in one; 0: the whole split" },
+    { .key = "save-every", ARGS_INT(struct run_flags, save_every, 0, 1000000000, "0"),
+      .help = "steps between checkpoints in OUT/checkpoints, one after the last step; 0: none" },
+    { .key = "keep", ARGS_INT(struct run_flags, keep, 1, 1000000, "2"), .help = "newest checkpoints that stay" },
+    { .key = "resume", ARGS_TEXT(struct run_flags, resume, ""),
+      .help = "go on from a checkpoint, or the newest of a run's directory, under its plan, PLAN or flags" },
     { .key = "out", ARGS_TEXT(struct run_flags, out, "moefold-run"),
       .help = "directory for plan, trace and metrics" },
     { .key = "timeout", .type = OPT_NUMBER, .unit = UNIT_S, ARGS_AT(struct run_flags, timeout_s), .lo = 0.1,
@@ -41,16 +53,23 @@ static const struct opt flags[] = {
     { .key = "ranks-as", ARGS_NAME(struct run_flags, ranks_as, rank_kinds, "thread"), .help = "what a rank is" },
 };
 
-struct step_row { int32_t step; double loss, mtp_loss, grad_norm, step_s, tokens_per_s, tflops, flop_per_s; };
+struct step_row { int32_t step; double loss, mtp_loss, grad_norm, lr, step_s, tokens_per_s, tflops, flop_per_s; };
 static const struct report_col step_cols[] = {
     { "step", "step", REPORT_INT, offsetof(struct step_row, step) },
     { "loss", "loss", REPORT_SIX, offsetof(struct step_row, loss) },
     { "mtp_loss", NULL, REPORT_NUMBER, offsetof(struct step_row, mtp_loss) },
     { "grad_norm", "gradient norm", REPORT_SIX, offsetof(struct step_row, grad_norm) },
+    { "lr", "lr", REPORT_NUMBER, offsetof(struct step_row, lr) },
     { "step_s", "time", REPORT_S, offsetof(struct step_row, step_s) },
     { "tokens_per_s", "tokens/s", REPORT_TENTHS, offsetof(struct step_row, tokens_per_s) },
     { "tflops", NULL, REPORT_NUMBER, offsetof(struct step_row, tflops) },
     { NULL, "GFLOPS/rank", REPORT_GIGA, offsetof(struct step_row, flop_per_s) },
+};
+static const struct report_col eval_cols[] = {
+    { "after_steps", "after steps", REPORT_LONG, offsetof(struct train_eval, step) },
+    { "tokens", "tokens", REPORT_LONG, offsetof(struct train_eval, tokens) },
+    { "loss", "loss", REPORT_SIX, offsetof(struct train_eval, loss) },
+    { "mtp_loss", NULL, REPORT_NUMBER, offsetof(struct train_eval, mtp_loss) },
 };
 struct sum_row { int64_t live_peak_B, arena_B, touched_B, spans; double score_gap; const char *trace; };
 static const struct report_col sum_cols[] = {
@@ -64,7 +83,12 @@ static const struct report_col sum_cols[] = {
 };
 
 /* All that a run is made of; lives in one arena. */
-struct run { struct data data; struct job job; struct program pr; struct unroll *u; struct exec_ask ask; struct exec_result r; };
+struct run {
+    struct data data;
+    struct job job; struct program pr; struct unroll *u;
+    struct checkpoint_file from; struct train_ask ask; struct train_result r;
+    struct run_log log;
+};
 
 /* ---- data ---- */
 
@@ -81,46 +105,70 @@ static enum err embedded_text(struct data *x, struct diag *d)
 
 static enum err open_data(struct data *x, struct arena *a, const struct run_flags *f, const struct plan *p, struct diag *d)
 {
-    TRY(*f->data ? data_open(x, a, f->data, 0, d) : embedded_text(x, d));
+    TRY(*f->data ? data_open(x, a, f->data, f->eval_split, d) : embedded_text(x, d));
+    x->n_train = *f->data ? x->n_train : x->n - (int64_t)(f->eval_split * (double)x->n);
     x->shuffle = *f->data != '\0';
     x->seed = (uint64_t)p->seed;
     return data_check(x, DATA_TRAIN, p->seq, d);
 }
 
-/* ---- progress ---- */
+/* ---- going on from a checkpoint ---- */
 
-static double now_s(void)
+static int given(const struct args *args, const char *key)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    for (int i = 0; i < args->n_plan; i++)
+        if (strcmp(args->plan[i][0], key) == 0) return 1;
+    return 0;
 }
 
-struct progress { double start_s; int steps; };
-
-static void show_progress(void *user, int rank, int step, const struct unroll *u, const char *arena)
+/* The checkpoint's own plan when no other is named, and its model. Where flags change the fold, what the plan had resolved
+ * for the old one is open again. */
+static enum err take_plan(struct args *args, struct arena *a, const char *dir)
 {
-    const struct progress *p = user;
-    (void)u, (void)arena;
-    if (rank == 0)
-        fprintf(stderr, "\rstep %d of %d, %.1f s %s", step + 1, p->steps, now_s() - p->start_s,
-                step + 1 == p->steps ? "\n" : "");
+    static const char *const fold[] = { "gpus", "tp", "cp", "pp", "vpp", "etp", "ep", "gbs", "mbs" };
+    static const char *const again[] = { "layout", "schedule", "vpp-group", "domain-gpus" };
+    struct args old = *args;
+    int folds = 0;
+    args->plan = NULL;
+    args->n_plan = 0;
+    if (!given(&old, "model")) args_add(args, a, "model", arena_printf(a, "%s/model.yaml", dir));
+    for (int i = 0; i < LEN(fold); i++) folds |= given(&old, fold[i]);
+    for (int i = 0; i < LEN(again) && folds && !old.n_word; i++) args_add(args, a, again[i], "auto");
+    for (int i = 0; i < old.n_plan; i++) args_add(args, a, old.plan[i][0], old.plan[i][1]);
+    if (!args->n_word) args->word[args->n_word++] = arena_printf(a, "%s/plan.yaml", dir);
+    return OK;
+}
+
+static enum err open_checkpoint(struct run *r, struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
+{
+    const char *dir;
+    if (!*f->resume) return OK;
+    TRY(checkpoint_find(&dir, a, f->resume, d));
+    TRY(checkpoint_open(&r->from, a, dir, d));
+    r->ask.resume = &r->from;
+    if (*f->data == '\0') strcpy(f->data, r->from.head.data);
+    if (f->eval_split < 0) f->eval_split = r->from.head.eval_split;
+    return take_plan(args, a, dir);
 }
 
 /* ---- the run ---- */
 
-static enum err prepare(struct run *r, struct arena *a, const struct args *args, const struct run_flags *f,
-                        struct diag *d)
+static enum err prepare(struct run *r, struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
 {
+    struct plan *p = &r->job.plan;
+    TRY(open_checkpoint(r, a, args, f, d));
+    if (f->eval_split < 0) f->eval_split = 0;
     TRY(args_job(&r->job, a, args, 1, d));
-    TRY(open_data(&r->data, a, f, &r->job.plan, d));
-    r->ask.data = &r->data;
+    if (r->ask.resume) TRY(checkpoint_check_model(&r->from, a, &r->job.model, d));
+    if (p->lr_steps == 0) p->lr_steps = f->steps;
+    TRY(open_data(&r->data, a, f, p, d));
     TRY(save_directory(f->out, d));
     program_build(&r->pr, a, &r->job);
     r->u = arena_alloc(a, (size_t)r->pr.n_stage * sizeof *r->u);
     TRY(unroll_all(r->u, a, &r->pr, d));
     for (int s = 0; s < r->pr.n_stage; s++) unroll_plan(&r->u[s], a, &r->pr);
-    return unroll_check(r->u, &r->pr, 1, d);
+    TRY(unroll_check(r->u, &r->pr, 1, d));
+    return run_log_open(&r->log, a, f->out, &r->job, r->from.head.step, f->steps, d);
 }
 
 static struct step_row *step_rows(struct arena *a, const struct run *r)
@@ -132,7 +180,8 @@ static struct step_row *step_rows(struct arena *a, const struct run *r)
     for (int i = 0; i < r->r.n_step; i++) {
         const struct exec_step *s = &r->r.step[i];
         const double flop_per_s = flop / s->step_s / p->gpus;
-        row[i] = (struct step_row){ i, s->loss, s->mtp_loss, s->grad_norm, s->step_s, tokens / s->step_s,
+        const int64_t step = r->r.first_step + i;
+        row[i] = (struct step_row){ (int32_t)step, s->loss, s->mtp_loss, s->grad_norm, lr_at(p, step), s->step_s, tokens / s->step_s,
                                     flop_per_s / 1e12, flop_per_s };
     }
     return row;
@@ -140,40 +189,23 @@ static struct step_row *step_rows(struct arena *a, const struct run *r)
 
 static struct sum_row sum_up(struct arena *a, const struct run *r, const char *out)
 {
-    struct sum_row s = { .spans = r->r.trace.n,
+    struct sum_row s = { .spans = r->r.run.trace.n,
                          .score_gap = r->job.model.experts ? (double)r->r.score_gap : (double)NAN,
                          .trace = arena_printf(a, "%s/trace.mft", out) };
     for (int i = 0; i < r->job.plan.gpus; i++) {
-        if (r->r.live_B[i] > s.live_peak_B) s.live_peak_B = r->r.live_B[i];
-        if (r->r.touched_B[i] > s.touched_B) s.touched_B = r->r.touched_B[i];
+        if (r->r.run.live_B[i] > s.live_peak_B) s.live_peak_B = r->r.run.live_B[i];
+        if (r->r.run.touched_B[i] > s.touched_B) s.touched_B = r->r.run.touched_B[i];
     }
     for (int i = 0; i < r->pr.n_stage; i++)
         if (r->u[i].arena_B > s.arena_B) s.arena_B = r->u[i].arena_B;
     return s;
 }
 
-static enum err save_metrics(const char *path, const json_t *steps, struct diag *d)
-{
-    char *text = NULL;
-    size_t text_B = 0;
-    FILE *out = open_memstream(&text, &text_B);
-    if (!out) return fail(d, ERR_IO, "%s: no memory for it", path);
-    for (size_t i = 0; i < json_array_size(steps); i++) {
-        json_dumpf(json_array_get(steps, i), out, JSON_COMPACT | JSON_REAL_PRECISION(12));
-        fputc('\n', out);
-    }
-    const enum err e = fclose(out) == 0 ? save_text(path, text, text_B, d)
-                                        : fail(d, ERR_IO, "%s: no memory for it", path);
-    free(text);
-    return e;
-}
-
 static enum err save_all(const struct run *r, const json_t *doc, struct arena *a, const char *out, struct diag *d)
 {
     const char *plan = plan_text(a, &r->job.plan);
     TRY(save_text(arena_printf(a, "%s/plan.yaml", out), plan, strlen(plan), d));
-    TRY(trace_write(&r->r.trace, arena_printf(a, "%s/trace.mft", out), d));
-    TRY(save_metrics(arena_printf(a, "%s/metrics.jsonl", out), json_object_get(doc, "steps"), d));
+    TRY(trace_write(&r->r.run.trace, arena_printf(a, "%s/trace.mft", out), d));
     return save_json(arena_printf(a, "%s/run.json", out), doc, d);
 }
 
@@ -187,51 +219,59 @@ static void show_steps(struct arena *a, const struct report_list *steps)
     report_table(left_out ? arena_printf(a, "The last %d of %d steps", last.n_row, steps->n_row) : "Steps", &last, -1);
 }
 
-/* A run whose numbers left the range of floats is done, but its answer is no. */
-static enum err check_finite(const struct run *r, struct diag *d)
+static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
 {
-    for (int i = 0; i < r->r.n_step; i++) {
-        const struct exec_step *s = &r->r.step[i];
-        if (!isfinite(s->loss) || !isfinite(s->mtp_loss) || !isfinite(s->grad_norm))
-            return fail(d, ERR_NO, "step %d: loss or gradient norm is no finite number; lower lr (%g), or clip (%g)",
-                        i, r->job.plan.lr, r->job.plan.clip);
-    }
-    return OK;
+    const struct checkpoint_file *resume = r->ask.resume;
+    r->ask = (struct train_ask){
+        .data = &r->data, .data_name = f->data, .eval_split = f->eval_split, .steps = f->steps, .traced = f->traced,
+        .timeout_s = f->timeout_s, .kernels = f->kernels ? &kernels_ref : NULL, .evals = f->eval_split > 0,
+        .eval_every = f->eval_every, .eval_steps = f->eval_steps, .save_every = f->save_every, .keep = f->keep,
+        .root = arena_printf(a, "%s/checkpoints", f->out), .resume = resume, .user = &r->log, .on_step = run_log_step,
+        .on_eval = run_log_eval
+    };
 }
 
-static enum err answer(struct arena *a, const struct args *args, const struct run_flags *f, struct diag *d)
+/* What was done is saved and shown also when the run ended early, by numbers that left the range of floats; then `ran` is
+ * the answer. */
+static enum err show(struct arena *a, const struct args *args, const struct run_flags *f, const struct run *r, enum err ran,
+                     struct diag *d)
 {
-    struct run *r = arena_alloc(a, sizeof *r);
-    struct progress progress = { now_s(), f->steps };
-    TRY(prepare(r, a, args, f, d));
-    r->ask.steps = f->steps;
-    r->ask.iters_traced = f->traced;
-    r->ask.timeout_s = f->timeout_s;
-    r->ask.kernels = f->kernels ? &kernels_ref : NULL;
-    if (isatty(STDERR_FILENO)) {
-        r->ask.after_step = show_progress;
-        r->ask.user = &progress;
-    }
-    const enum err ran = exec_run(&r->r, a, &r->pr, r->u, &r->job, &r->ask, d);
-    data_close(&r->data);
-    TRY(ran);
-    const struct sum_row sum = sum_up(a, r, f->out);
-    const struct report_list steps = { step_cols, LEN(step_cols), step_rows(a, r), sizeof(struct step_row),
-                                       r->r.n_step };
-    json_t *doc = json_pack("{s:o,s:o}", "plan", answer_plan(a, &r->job.plan), "steps", report_rows(&steps));
-    report_keys(doc, sum_cols, LEN(sum_cols), &sum);
-    const enum err e = save_all(r, doc, a, f->out, d);
+    const struct report_list steps = { step_cols, LEN(step_cols), step_rows(a, r), sizeof(struct step_row), r->r.n_step };
+    const struct report_list evals = { eval_cols, LEN(eval_cols), r->r.eval, sizeof(struct train_eval), r->r.n_eval };
+    const int whole = ran == OK;
+    const struct sum_row sum = whole ? sum_up(a, r, f->out) : (struct sum_row){ 0 };
+    struct diag saved;
+    json_t *doc = json_pack("{s:o,s:o,s:o}", "plan", answer_plan(a, &r->job.plan), "steps", report_rows(&steps), "evals",
+                            report_rows(&evals));
+    if (whole) report_keys(doc, sum_cols, LEN(sum_cols), &sum);
+    const enum err e = whole ? save_all(r, doc, a, f->out, &saved) : OK;
     if (e == OK && args->json) {
         report_document(doc);
-        return check_finite(r, d);
+        return ran;
     }
     json_decref(doc);
-    if (e != OK) return e;
+    if (e != OK) return *d = saved, e;
     report_heading("%s on %d ranks of this machine", r->job.model.name, r->job.plan.gpus);
     printf("  %s\n", answer_plan_line(a, &r->job.plan));
     show_steps(a, &steps);
-    report_lines("Left behind", sum_cols, LEN(sum_cols), &sum);
-    return check_finite(r, d);
+    report_table("Evaluations", &evals, -1);
+    if (whole) report_lines("Left behind", sum_cols, LEN(sum_cols), &sum);
+    return ran;
+}
+
+static enum err answer(struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
+{
+    struct run *r = arena_alloc(a, sizeof *r);
+    struct diag closed;
+    enum err e = prepare(r, a, args, f, d);
+    if (e == OK) {
+        ask_for(r, a, f);
+        e = train_run(&r->r, a, &r->pr, r->u, &r->job, &r->ask, d);
+    }
+    if (run_log_close(&r->log, &closed) != OK && e == OK) *d = closed, e = ERR_IO;
+    checkpoint_close(&r->from);
+    data_close(&r->data);
+    return e == OK || (e == ERR_NO && r->r.n_step > 0) ? show(a, args, f, r, e, d) : e;
 }
 
 enum err verb_run(int argc, char **argv, struct diag *d)

@@ -1,0 +1,182 @@
+#include "exec/train.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A run in the making. */
+struct train {
+    struct train_result *r;
+    struct arena *a;
+    const struct program *pr; const struct unroll *u; const struct job *j; const struct train_ask *ask;
+    struct state state; int32_t has_state;
+    struct train_forward *forward;
+    int64_t from, end, first_seq;       /* the piece: steps [from, end); sequences before the first piece */
+    int32_t saves;                      /* the piece ends with a checkpoint */
+    struct checkpoint checkpoint;
+    pthread_mutex_t lock;               /* guards e and d */
+    enum err e; struct diag d;          /* of the shards */
+};
+
+/* ---- hooks: inside a piece ---- */
+
+static void train_before(void *user, int rank, const struct unroll *u, char *arena)
+{
+    const struct train *t = user;
+    if (t->has_state) state_put(&t->state, rank, u, arena);
+}
+
+static void train_report(void *user, int step, const struct exec_step *s)
+{
+    struct train *t = user;
+    t->r->step[t->r->n_step++] = *s;
+    if (t->ask->on_step) t->ask->on_step(t->ask->user, t->from + step, s);
+}
+
+static int train_keeps_state(const struct train *t)
+{
+    return t->saves || t->ask->evals || t->end < t->ask->steps;
+}
+
+static void train_after(void *user, int rank, int step, const struct unroll *u, const char *arena)
+{
+    struct train *t = user;
+    struct diag d;
+    if (t->from + step + 1 < t->end || !train_keeps_state(t)) return;
+    state_take(&t->state, rank, u, arena);
+    const enum err e = t->saves ? checkpoint_shard(&t->checkpoint, &t->state, rank, &d) : OK;
+    if (e == OK) return;
+    pthread_mutex_lock(&t->lock);
+    if (t->e == OK) {
+        t->e = e;
+        t->d = d;
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- pieces ---- */
+
+static int64_t train_next(int64_t from, int64_t every, int64_t end)
+{
+    const int64_t next = every > 0 ? (from / every + 1) * every : end;
+    return next < end ? next : end;
+}
+
+static enum err train_begin_checkpoint(struct train *t, struct diag *d)
+{
+    struct checkpoint_head head = { .step = t->end, .optimizer = t->j->plan.optimizer,
+                                          .sequences = t->first_seq + (t->end - t->r->first_step) * t->j->plan.gbs };
+    head.eval_split = t->ask->eval_split;
+    if (t->ask->data_name) snprintf(head.data, sizeof head.data, "%s", t->ask->data_name);
+    t->saves = t->ask->save_every > 0 && (t->end % t->ask->save_every == 0 || t->end == t->ask->steps);
+    return t->saves ? checkpoint_begin(&t->checkpoint, t->a, t->ask->root, t->pr, t->j, &head, d) : OK;
+}
+
+static enum err train_commit(struct train *t, struct diag *d)
+{
+    if (t->e != OK) {
+        *d = t->d;
+        return t->e;
+    }
+    for (int i = 0; t->ask->resume && t->ask->carry && t->ask->carry[i]; i++)
+        TRY(checkpoint_carry(&t->checkpoint, t->ask->resume->dir, t->ask->carry[i], d));
+    TRY(checkpoint_commit(&t->checkpoint, d));
+    checkpoint_prune(t->ask->root, t->ask->keep);
+    return OK;
+}
+
+static enum err train_steps(struct train *t, struct diag *d)
+{
+    const struct train_ask *ask = t->ask;
+    const int first_piece = t->from == t->r->first_step;
+    const struct exec_ask x = { .steps = (int)(t->end - t->from), .iters_traced = first_piece ? ask->traced : 1,
+                                .data = ask->data, .first_step = t->from, .timeout_s = ask->timeout_s,
+                                .first_seq = t->first_seq + (t->from - t->r->first_step) * t->j->plan.gbs,
+                                .stop_at_nan = 1, .poison = ask->poison, .kernels = ask->kernels, .user = t, .before = train_before,
+                                .report = train_report, .after_step = train_after };
+    struct arena own = { 0 };           /* of what nobody wants of a later piece */
+    struct exec_result r;
+    const int before = t->r->n_step;
+    const enum err e = exec_run(&r, first_piece ? t->a : &own, t->pr, t->u, t->j, &x, d);
+    for (int i = 0; e == OK && i < r.n_step; i++) t->r->step[before + i] = r.step[i];
+    arena_free(&own);
+    TRY(e);
+    if (first_piece) t->r->run = r;
+    t->r->score_gap = fminf(t->r->score_gap, r.score_gap);
+    t->has_state = train_keeps_state(t);
+    return OK;
+}
+
+static enum err train_evaluates(struct train *t, struct diag *d)
+{
+    const struct train_ask *ask = t->ask;
+    const int due = t->end == ask->steps || (ask->eval_every > 0 && t->end % ask->eval_every == 0);
+    struct train_eval e = { .step = t->end };
+    if (!ask->evals || !due) return OK;
+    TRY(train_evaluate(&e, t->forward, &t->state, ask, d));
+    t->r->eval[t->r->n_eval++] = e;
+    if (ask->on_eval) ask->on_eval(ask->user, &e);
+    return OK;
+}
+
+static enum err train_piece(struct train *t, struct diag *d)
+{
+    const int64_t save = train_next(t->from, t->ask->save_every, t->ask->steps);
+    t->end = train_next(t->from, t->ask->evals ? t->ask->eval_every : 0, save);
+    TRY(train_begin_checkpoint(t, d));
+    enum err e = train_steps(t, d);
+    if (e == OK && t->saves) e = train_commit(t, d);
+    if (e != OK && t->saves) checkpoint_abandon(&t->checkpoint);
+    TRY(e);
+    TRY(train_evaluates(t, d));
+    t->from = t->end;
+    return OK;
+}
+
+/* ---- the run ---- */
+
+static enum err train_resume(struct train *t, struct diag *d)
+{
+    const struct checkpoint_file *c = t->ask->resume;
+    const int32_t wants = t->j->plan.optimizer;
+    if (!c) return OK;
+    if (c->head.step >= t->ask->steps)
+        return fail(d, ERR_CONFIG, "%.300s is at step %lld already, --steps is %lld: ask for more", c->dir,
+                    (long long)c->head.step, (long long)t->ask->steps);
+    if (c->head.step > 0 && wants == OPTIMIZER_ADAMW && c->head.optimizer != OPTIMIZER_ADAMW)
+        return fail(d, ERR_CONFIG, "%.300s holds no moments of adamw after its %lld steps: resume it with --optimizer sgd", c->dir,
+                    (long long)c->head.step);
+    TRY(checkpoint_load(c, &t->state, t->j, d));
+    t->has_state = 1;
+    t->from = c->head.step;
+    t->first_seq = c->head.sequences;
+    return OK;
+}
+
+static enum err train_open(struct train *t, struct diag *d)
+{
+    const struct train_ask *ask = t->ask;
+    TRY(data_check(ask->data, DATA_TRAIN, t->j->plan.seq, d));
+    if (ask->evals || ask->save_every > 0 || ask->resume) state_make(&t->state, t->a, t->pr, t->j);
+    TRY(train_resume(t, d));
+    const size_t n = (size_t)(ask->steps - t->from);
+    *t->r = (struct train_result){ .first_step = t->from, .score_gap = INFINITY };
+    t->r->step = arena_alloc(t->a, (n + 1) * sizeof *t->r->step);
+    t->r->eval = arena_alloc(t->a, (n + 1) * sizeof *t->r->eval);
+    if (!ask->evals) return OK;
+    TRY(data_check(ask->data, DATA_EVAL, t->j->plan.seq, d));
+    t->forward = arena_alloc(t->a, sizeof *t->forward);
+    return train_forward_build(t->forward, t->a, t->j, d);
+}
+
+enum err train_run(struct train_result *r, struct arena *a, const struct program *pr, const struct unroll *u, const struct job *j,
+                   const struct train_ask *ask, struct diag *d)
+{
+    struct train t = { .r = r, .a = a, .pr = pr, .u = u, .j = j, .ask = ask };
+    *r = (struct train_result){ 0 };
+    pthread_mutex_init(&t.lock, NULL);
+    enum err e = train_open(&t, d);
+    while (e == OK && t.from < ask->steps) e = train_piece(&t, d);
+    pthread_mutex_destroy(&t.lock);
+    return e;
+}
