@@ -200,10 +200,11 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
     c->dx_out = backward(b, y, c->dy_in);
     if (held && c->dy_in) emit_hold(b, c->dy_in, 0, 0, 0);
     if (c->dx_out && pipe) emit_send(b, GROUP_PREV, c->dx_out);
+    if (b->copies) emit_copy_settle(b, c->fwd, pr->n_op);
+    c->bwd = build_offload(b, c->fwd, c->bwd);
     c->reduce = pr->n_op;
     b->graph = OP_GRAPH_NONE;
     build_beside(b, c->fwd, c->reduce);
-    if (b->copies) emit_copy_settle(b, c->fwd, c->reduce);
     build_bucket_reduce(b);
     c->end = pr->n_op;
 }

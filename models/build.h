@@ -40,6 +40,10 @@ void build_shard_gradients(struct build *b, int unit, int turn);
 /* Adds them, summed over the members, to each one's part. */
 void build_shard_scatter(struct build *b, int unit);
 
+/* ---- build_offload.c: activations that wait on the host; nothing without plan.offload ---- */
+/* A chunk's forward [first, middle) and backward [middle, n_op): adds the copies. Returns where backward begins now. */
+int build_offload(struct build *b, int first, int middle);
+
 /* ---- build_optimizer.c ---- */
 /* What the current stage does once a step: at the end (input-table reduction, norm, update, parameter gather), at the start. */
 void build_optimizer(struct build *b);

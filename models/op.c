@@ -29,7 +29,7 @@ const char *op_io_text(enum op_kind k)
 const char *op_family_name(enum op_family f)
 {
     static const char *const name[] = { "GEMM", "grouped GEMM", "attention", "memory-bound", "communication",
-                                        "pipeline", "optimizer", "host" };
+                                        "pipeline", "optimizer", "host", "offload" };
     return name[f];
 }
 

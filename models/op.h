@@ -7,7 +7,7 @@
 
 /* Families share a price formula and a line in reports. */
 enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, FAMILY_COMM, FAMILY_P2P, FAMILY_OPTIM,
-                 FAMILY_HOST, FAMILY_COUNT };
+                 FAMILY_HOST, FAMILY_OFFLOAD, FAMILY_COUNT };
 
 /* X(kind, family, io). T: tokens of a rank's slice; all matrices are row-major, one token a row. Weights are
  * [out, in]: y = x w^T. Grouped weights are [experts here * out, in]. w+ means accumulated into. `a?` may be 0.
@@ -95,7 +95,9 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(PICK, MEMORY, "perm, prob <- map, score")      /* of all tokens, the rows of experts here: perm [rows, 2] by expert,  \
                                                         then token; prob [rows, 1] */                             \
     X(PICK_BWD, MEMORY, "dscore <- dprob, perm")     /* zero where no row is */                                   \
-    X(SCATTER_ADD, COMM, "g+ <- x")                  /* the sum over members of my part of x is added to g */
+    X(SCATTER_ADD, COMM, "g+ <- x")                  /* the sum over members of my part of x is added to g */     \
+    X(OFFLOAD, OFFLOAD, "y <- x")                    /* to the host */                                            \
+    X(RELOAD, OFFLOAD, "y <- x")                     /* from the host */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,
@@ -105,7 +107,7 @@ enum op_kind {
 };
 
 /* A group's collectives all run on one stream, or its members could meet in different orders. */
-#define STREAM_LIST(X) X(COMPUTE) X(TP) X(CP) X(EP) X(DP) X(SEND_F) X(RECV_F) X(SEND_B) X(RECV_B) X(EMBED) X(WORLD)
+#define STREAM_LIST(X) X(COMPUTE) X(TP) X(CP) X(EP) X(DP) X(SEND_F) X(RECV_F) X(SEND_B) X(RECV_B) X(EMBED) X(WORLD) X(D2H) X(H2D)
 enum stream {
 #define X(id) STREAM_##id,
     STREAM_LIST(X)

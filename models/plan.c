@@ -53,6 +53,8 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "1: weights of low precision have no bf16 original")                                                   \
     X("high-first", INT, high_first, 0, 0, 0, 1000, "0", "first layers that stay in high precision")         \
     X("high-last", INT, high_last, 0, 0, 0, 1000, "0", "last layers that do, MTP not counted")               \
+    X("offload", TEXT, offload, 0, 0, 0, 0, "none",                                                          \
+      "what waits on the host: layers:N, optimizer:F, or modules such as core_attn+attn_proj")               \
     X("fsdp", BOOL, fsdp, 0, 0, 0, 1, "0",                                                                   \
       "1: replicas share parameters and gradients too, gathered for each layer (ZeRO-3)")                    \
     X("recompute", SET, recompute, stack_recomputes, plan_recomputes, 0, 0, "none",                          \

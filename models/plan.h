@@ -29,6 +29,7 @@ struct plan {
     int32_t fp8_param_gather;                       /* weights of low products have no bf16 original             */
     int32_t high_first, high_last;                  /* layers at either end whose products take no copies        */
     int32_t recompute;                              /* bits 1 << enum recompute                                  */
+    char offload[128];                              /* what the host keeps: "none", or layers:N, modules, optimizer:F */
     int32_t fsdp;                                   /* parameters and gradients are cut over replicas too        */
     int32_t cp_comm;                                /* enum cp_comm                                              */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
@@ -50,6 +51,8 @@ struct plan {
     /* resolved */
     int32_t dp, edp, n_micro;                       /* per pipeline: micro-batches in a step                     */
     int32_t vocab_padded;                           /* model's and vocab_extra, padded                           */
+    int32_t offload_layers, offload_modules;        /* of `offload`: first layers; bits 1 << enum offload        */
+    double offload_optimizer;                       /* share of parameters that the host updates                 */
     struct layout split;                            /* layout, parsed or made                                    */
 };
 #define PLAN_CAPACITY_WORST (-1.0)
@@ -73,7 +76,8 @@ enum err plan_read_open(struct job *j, struct arena *a, int n_flag, const char *
  * only where it divides, so it ends with plan_check. */
 enum err plan_resolve(struct job *j, struct diag *d);
 enum err plan_check(const struct job *j, struct diag *d);
-/* The rules of what is cut over replicas or put on the host (plan_memory.c): part of plan_check. */
+/* What is cut over replicas or put on the host (plan_memory.c): reads `offload`, and the rules, part of plan_check. */
+enum err plan_memory_fill(struct plan *p, struct diag *d);
 enum err plan_memory_check(const struct job *j, struct diag *d);
 /* The plan as YAML text, every option, in table order. */
 char *plan_text(struct arena *a, const struct plan *p);

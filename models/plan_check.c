@@ -209,11 +209,10 @@ static enum err check_schedule(const struct plan *p, struct diag *d)
                     p->vpp);
     if (p->schedule == SCHEDULE_INTERLEAVED && p->vpp == 1)
         return fail(d, ERR_CONFIG, "schedule interleaved needs vpp above 1: use schedule 1f1b, or raise vpp");
-    if (p->ep_overlap != (p->schedule == SCHEDULE_FWD_BWD))
-        return fail(d, ERR_CONFIG,
-                    "ep-overlap %d and schedule %s exclude each other: ep-overlap 1 is schedule fwd-bwd",
-                    p->ep_overlap, stack_schedules[p->schedule]);
-    return OK;
+    if (p->ep_overlap == (p->schedule == SCHEDULE_FWD_BWD)) return OK;
+    return fail(d, ERR_CONFIG,
+                "ep-overlap %d and schedule %s exclude each other: ep-overlap 1 is schedule fwd-bwd",
+                p->ep_overlap, stack_schedules[p->schedule]);
 }
 
 /* Megatron-LM schedules.py: pp <= group <= m, and the last group is whole or has at least pp micro-batches. */
@@ -452,6 +451,7 @@ enum err plan_resolve(struct job *j, struct diag *d)
 {
     struct plan *p = &j->plan;
     fill_options(j);
+    TRY(plan_memory_fill(p, d));
     TRY(check_ranges(p, d));
     TRY(check_folds(p, d));
     TRY(check_expert_cut(p, &j->model, d));

@@ -9,6 +9,8 @@ const char *const stack_dispatchers[] = { "alltoall", "deepep", "hybridep", "all
 const char *const stack_cp_comms[] = { "allgather", "a2a", NULL };
 const char *const stack_graphs[] = { "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "full-layer", "full",
                                      NULL };
+const char *const stack_offloads[] = { "none", "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm",
+                                       "expert_fc1", "moe_act", "layers", "optimizer", NULL };
 static const char *const stack_hold_rows[] = { "none", "combined", "whole", NULL };
 static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-grad", NULL };
 
@@ -26,6 +28,7 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "ways of context parallelism; allgather always")                                                       \
     X("split_wgrad", BOOL, split_wgrad, 0, NONE, 0, 1, "0",                                                  \
       "1: weight gradients may be passes of their own")                                                      \
+    X("offload", SET, offloads, stack_offloads, NONE, 0, 0, "none", "what may wait on the host")             \
     X("fsdp", BOOL, fsdp, 0, NONE, 0, 1, "0", "1: parameters may be cut over their replicas")                \
     X("capacity", NUMBER, capacity, 0, NONE, 0, 1e4, 0,                                                      \
       "rows of routed buffers over even routing; 0: the load's")                                             \

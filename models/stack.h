@@ -22,8 +22,11 @@ enum cross_entropy { CROSS_ENTROPY_SPLIT, CROSS_ENTROPY_INPLACE, CROSS_ENTROPY_F
  * tokens' return; FULL_LAYER: whole layers; FULL: forward and backward of the whole step. */
 enum graph { GRAPH_ATTN, GRAPH_MLP, GRAPH_MOE, GRAPH_MOE_ROUTER, GRAPH_MOE_PREPROCESS, GRAPH_MAMBA, GRAPH_FULL_LAYER,
              GRAPH_FULL };
+/* Activations that may wait on the host: inputs that modules keep, all that layers keep; the optimizer's share of states. */
+enum offload { OFFLOAD_NONE, OFFLOAD_ATTN_NORM, OFFLOAD_QKV_LINEAR, OFFLOAD_CORE_ATTN, OFFLOAD_ATTN_PROJ, OFFLOAD_MLP_NORM,
+               OFFLOAD_EXPERT_FC1, OFFLOAD_MOE_ACT, OFFLOAD_LAYERS, OFFLOAD_OPTIMIZER, OFFLOAD_COUNT };
 extern const char *const stack_schedules[], *const stack_recomputes[], *const stack_dispatchers[], *const stack_cp_comms[],
-    *const stack_graphs[];
+    *const stack_graphs[], *const stack_offloads[];
 
 /* What one op of ours is in this software: kernels, and the framework's calls around them (a tensor op that autograd
  * sees, a module, a function in Python: dearer than a launch). each, each_call: of both, more for every local expert.
@@ -38,6 +41,7 @@ struct stack {
     int32_t schedules, recomputes, dispatchers;     /* bit sets of the enums above                                    */
     int32_t dispatcher;                     /* the default one                                                        */
     int32_t split_wgrad;                    /* BWD_INPUT and BWD_WEIGHT may be separate passes                        */
+    int32_t offloads;                       /* bits 1 << enum offload                                                 */
     int32_t fsdp;                           /* parameters may be cut over their replicas                              */
     double capacity;                        /* default factor of a routed buffer's rows; 0: none, rows are the load's */
     int32_t vocab_multiple;                 /* the vocabulary is padded to a multiple of this times tp                */

@@ -48,6 +48,12 @@ int unroll_meet(const struct unroll *u, const struct program *pr, const struct l
     return a->first < b->first ? !unroll_before(u, a, b) : !unroll_before(u, b, a);
 }
 
+/* What the host holds takes nothing here. */
+static int64_t unroll_B(const struct program *pr, int root)
+{
+    return pr->buf[root].place == PLACE_HOST ? 0 : program_B(pr, root);
+}
+
 /* The index of an instance's life, made at its first use. */
 static int unroll_instance(struct walk *w, int root, int micro)
 {
@@ -62,7 +68,7 @@ static int unroll_instance(struct walk *w, int root, int micro)
     }
     struct life *l = &u->life[u->n_life];
     *l = (struct life){ .buf = root, .micro = w->pr->buf[root].keep == KEEP_MICRO ? micro : -1, .first = -1,
-                        .last_item = -1, .bytes = program_B(w->pr, root), .offset = -1 };
+                        .last_item = -1, .bytes = unroll_B(w->pr, root), .offset = -1 };
     for (int s = 0; s < STREAM_COUNT; s++) l->last[s] = -1;
     w->writer[u->n_life] = -1;
     return *at = u->n_life++;

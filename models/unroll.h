@@ -10,7 +10,7 @@ struct life {                       /* one instance of a buffer (never of a view
     int32_t buf, micro;             /* micro -1: lives for ever                                                      */
     int32_t first, last_item, n_use;    /* first and last item in list order; how many items use it                 */
     int32_t last[STREAM_COUNT];     /* last item on every stream, -1: none                                           */
-    int64_t bytes, offset;          /* capacity; offset in the arena (unroll_plan)                                   */
+    int64_t bytes, offset;          /* capacity, on the host 0; offset in the arena (unroll_plan)                    */
 };
 struct unroll {
     int32_t stage, n_item, n_dep, n_life;

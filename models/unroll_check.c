@@ -207,7 +207,7 @@ static enum err unroll_check_bytes(const struct unroll *u, const struct program 
 {
     for (int k = 0; k < u->n_life; k++) {
         const struct life *l = &u->life[k];
-        const int64_t needed_B = buf_B(&pr->buf[l->buf]);
+        const int64_t needed_B = pr->buf[l->buf].place == PLACE_HOST ? 0 : buf_B(&pr->buf[l->buf]);
         if (l->bytes < needed_B)
             return fail(d, ERR_NO, "stage %d: buffer %d of micro-batch %d was given %lld bytes of %lld",
                         u->stage, l->buf, l->micro, (long long)l->bytes, (long long)needed_B);

@@ -102,3 +102,28 @@ void peak_of(struct peak *k, struct arena *a, const struct cost *c, const struct
             k->n[flow_root(key)] += change_at(c, (enum pass_kind)p->kind, key, at[key], pos);
     arena_free(&scratch);
 }
+
+/* ---- on the host ---- */
+
+double peak_host_B(const struct cost *c, int stage)
+{
+    const struct program *pr = c->pr;
+    struct arena scratch = { 0 };
+    struct between *b = arena_alloc(&scratch, (size_t)pr->n_chunk * sizeof *b);
+    double *chunk_B = arena_alloc(&scratch, (size_t)pr->n_chunk * sizeof *chunk_B), kept_B = 0, most_B = 0;
+    for (int i = 1; i < pr->n_buf; i++) {
+        const struct buf *x = &pr->buf[i];
+        if (x->place != PLACE_HOST || x->view) continue;
+        if (x->keep == KEEP_MICRO) chunk_B[x->chunk] += (double)buf_B(x);
+        else if (x->stage == stage) kept_B += (double)buf_B(x);
+    }
+    for (int k = 0; k < pr->n_step[stage]; k++) {
+        const struct pass *p = &pr->pass[pr->step[stage][k].pass];
+        double now_B = p->kind == PASS_FWD_BWD ? chunk_B[p->chunk[1]] : 0;      /* ends with the pass */
+        between_step(b, c, p);
+        for (int n = 0; n < pr->n_chunk; n++) now_B += chunk_B[n] * b[n].forward;
+        if (now_B > most_B) most_B = now_B;
+    }
+    arena_free(&scratch);
+    return kept_B + most_B;
+}

@@ -11,4 +11,7 @@ struct peak {
 };
 void peak_of(struct peak *k, struct arena *a, const struct cost *c, const struct pass_price *price, int stage);
 
+/* Most bytes that the host holds for a rank of the stage: for ever, and micro-batches' between their passes. */
+double peak_host_B(const struct cost *c, int stage);
+
 #endif

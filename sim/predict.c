@@ -119,9 +119,16 @@ static void list_alive(struct predict *r, const struct cost *c, const struct pea
 static void judge(struct predict *r, const struct job *j)
 {
     const struct predict_stage *m = &r->stage[r->worst_stage];
-    r->feasible = m->peak_B <= r->capacity_B;
-    if (r->feasible) return;
     const double gib = 1.0 / (1 << 30);
+    const int on_host = r->host_B <= j->system.host_memory_B;
+    r->feasible = m->peak_B <= r->capacity_B && on_host;
+    if (r->feasible) return;
+    if (!on_host) {
+        snprintf(r->reason, sizeof r->reason,
+                 "the host of %s would hold %.2f GiB of each GPU, it has %.2f GiB for one: offload less",
+                 j->system.name, r->host_B * gib, j->system.host_memory_B * gib);
+        return;
+    }
     snprintf(r->reason, sizeof r->reason,
              "stage %d needs %.2f GiB (%.2f at its peak, %.2f of overhead), a GPU of %s has %.2f GiB: "
              "%.2f too much; recompute, or raise pp, ep or tp",
@@ -139,6 +146,7 @@ static void memory_of(struct predict *r, struct arena *a, const struct cost *c, 
     r->n_stage = n;
     for (int s = 0; s < n; s++) {
         peak_of(&k[s], &scratch, c, price, s);
+        r->host_B = fmax(r->host_B, peak_host_B(c, s));
         r->stage[s] = stage_parts(c, &k[s], s);
         if (planned) {
             arena_B[s] = planned_B(c, s);

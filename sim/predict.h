@@ -27,6 +27,7 @@ struct predict {
     struct model_params params;
     struct predict_stage *stage; int n_stage, worst_stage;
     double capacity_B;
+    double host_B;                                          /* most that the host holds for a rank              */
     /* Of the worst stage, without overhead. peak_B: arena_B, or live_B where offsets are not planned (arena_B 0). */
     double peak_B, live_B, arena_B;
     char peak_at[128];                                      /* "stage 0, step 12, BWD of chunk 0: ATTN_BWD" */

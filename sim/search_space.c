@@ -2,6 +2,7 @@
  * which plan_check looks at them; grids and counts equal those of an independent program (tests). */
 #include "sim/search_space.h"
 #include <stdio.h>
+#include <string.h>
 
 const char *search_space_rule_text(enum search_rule r)
 {
@@ -46,6 +47,7 @@ int search_space_refuses(const struct search_space *s, const struct search_grid 
     const int gqa = m->attention == ATTENTION_GQA;
     const int mixed = m->window > 0 && m->dense_layers > 0;    /* a kind is priced by its first layer */
     if (s->job->plan.fsdp) return SEARCH_SHARDS;
+    if (*s->job->plan.offload && strcmp(s->job->plan.offload, "none")) return SEARCH_OFFLOAD;
     if (*m->pattern || mixed || s->job->plan.high_first + s->job->plan.high_last > 0) return SEARCH_KINDS;
     if (m->heads % g->tp) return SEARCH_HEADS;
     if (gqa && m->kv_heads % g->tp && g->tp % m->kv_heads) return SEARCH_KV_HEADS;

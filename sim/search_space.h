@@ -11,6 +11,7 @@
 /* X(id, why a folding is refused). A refused grid counts under the first that applies. */
 #define SEARCH_RULE_LIST(X)                                                                                 \
     X(SHARDS, "a plan with fsdp 1 cannot be searched yet: set it to 0")                                     \
+    X(OFFLOAD, "a plan with offload cannot be searched yet: set it to none")                                \
     X(KINDS, "layers of more kinds than one dense and one with experts cannot be searched yet")             \
     X(HEADS, "tp does not divide the attention heads")                                                      \
     X(KV_HEADS, "neither tp nor the K/V heads divide the other")                                            \

@@ -33,6 +33,7 @@ void sim_sweep(struct trace *t, struct arena *a, const struct cost *c, const str
  * of the lines. They sum to step_s. */
 struct sim_lines {
     double optimizer_s, compute_s, exposed_s[GROUP_COUNT];
+    double offload_s;                   /* copies to and from the host that nothing hides                     */
     double host_s;                      /* an op could have run but was not issued yet                       */
     double bubble_s;                    /* waiting for peers: other stages, or busier ranks under a load     */
     double unaccounted_s, step_s;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { LINE_OPTIMIZER, LINE_COMPUTE, LINE_GROUP, LINE_HOST = LINE_GROUP + GROUP_COUNT, LINE_WAIT, LINE_NONE,
+enum { LINE_OPTIMIZER, LINE_COMPUTE, LINE_GROUP, LINE_OFFLOAD = LINE_GROUP + GROUP_COUNT, LINE_HOST, LINE_WAIT, LINE_NONE,
        LINE_COUNT };
 
 /* ---- one stream's segments ---- */
@@ -22,8 +22,14 @@ static int line_of_op(const struct op *o)
     switch (op_family((enum op_kind)o->kind)) {
     case FAMILY_OPTIM: return o->half == HALF_STEP ? LINE_OPTIMIZER : LINE_COMPUTE;
     case FAMILY_COMM: case FAMILY_P2P: return LINE_GROUP + o->group;
+    case FAMILY_OFFLOAD: return LINE_OFFLOAD;
     default: return LINE_COMPUTE;
     }
+}
+
+static int is_group(int line)
+{
+    return line >= LINE_GROUP && line < LINE_OFFLOAD;
 }
 
 /* Shows the segment where the row is. Past its last turn a row is nothing until another comes. */
@@ -125,7 +131,7 @@ static void account_take(void *account, const struct play_mark *mark, int n, dou
         if (mark[i].t1_s > x->l->step_s) x->l->step_s = mark[i].t1_s;
         x->l->kind_n[o->kind]++;
         x->l->kind_s[o->kind] += took_s;
-        if (line >= LINE_GROUP) x->l->group_total_s[o->group] += took_s;
+        if (is_group(line)) x->l->group_total_s[o->group] += took_s;
     }
     account_until(x, final_s);
 }
@@ -138,12 +144,13 @@ static void account_close(struct account *x)
     l->optimizer_s = x->line_s[LINE_OPTIMIZER];
     l->compute_s = x->line_s[LINE_COMPUTE];
     memcpy(l->exposed_s, &x->line_s[LINE_GROUP], sizeof l->exposed_s);
+    l->offload_s = x->line_s[LINE_OFFLOAD];
     l->host_s = x->line_s[LINE_HOST];
     l->bubble_s = x->line_s[LINE_WAIT];
     l->unaccounted_s = x->line_s[LINE_NONE];
     for (int i = 1; i < pr->n_op; i++) {
         const struct op *o = &pr->op[i];
-        if (x->times[i] == 0 || line_of_op(o) < LINE_GROUP || o->kind == OP_RECV) continue;
+        if (x->times[i] == 0 || !is_group(line_of_op(o)) || o->kind == OP_RECV) continue;
         l->group_B[o->group] += x->times[i] * op_work(pr, o, pr->even).wire_B;
     }
     arena_free(&x->scratch);

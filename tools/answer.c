@@ -92,6 +92,7 @@ void answer_lines(double line_s[ANSWER_LINES], const struct sim_lines *l)
     for (int i = 0; i < ANSWER_LINES; i++) line_s[i] = 0;
     for (int g = 0; g < GROUP_COUNT; g++) line_s[line_of((enum group)g)] += l->exposed_s[g];
     line_s[ANSWER_COMPUTE] = l->compute_s;
+    line_s[ANSWER_OFFLOAD] = l->offload_s;
     line_s[ANSWER_HOST] = l->host_s;
     line_s[ANSWER_BUBBLE] = l->bubble_s;
     line_s[ANSWER_OPTIMIZER] = l->optimizer_s;

@@ -15,7 +15,7 @@ char *answer_plan_line(struct arena *a, const struct plan *p);
 #define ANSWER_LINE_LIST(X)                                                                                        \
     X(COMPUTE, "compute")                                                                                          \
     X(TP, "exposed tp") X(CP, "exposed cp") X(EP, "exposed ep, etp") X(DP, "exposed dp, edp") X(PP, "exposed pp")  \
-        X(HOST, "host") X(BUBBLE, "bubble") X(OPTIMIZER, "optimizer") X(UNACCOUNTED, "unaccounted")                \
+        X(OFFLOAD, "offload") X(HOST, "host") X(BUBBLE, "bubble") X(OPTIMIZER, "optimizer") X(UNACCOUNTED, "unaccounted")                \
             X(STEP, "step")
 enum answer_line {
 #define X(id, name) ANSWER_##id,

@@ -67,7 +67,7 @@ double validate_count_memory(const struct validate_source *s, const struct predi
 /* Compute is split as its ops' own times are. */
 struct validate_share validate_count_share(const struct sim_lines *l)
 {
-    double family_s[FAMILY_COUNT] = { 0 }, exposed_s = 0;
+    double family_s[FAMILY_COUNT] = { 0 }, exposed_s = l->offload_s;
     for (int k = 0; k < OP_KIND_COUNT; k++) family_s[op_family((enum op_kind)k)] += l->kind_s[k];
     for (int g = 0; g < GROUP_COUNT; g++) exposed_s += l->exposed_s[g];
     const double gemm_s = family_s[FAMILY_GEMM] + family_s[FAMILY_GROUPED];

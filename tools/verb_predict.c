@@ -318,7 +318,7 @@ static json_t *time_json(const struct sim_lines *l)
     json_t *exposed = json_pack("{s:f,s:f,s:f,s:f,s:f}", "tp", line_s[ANSWER_TP], "cp", line_s[ANSWER_CP], "ep",
                                 line_s[ANSWER_EP], "dp", line_s[ANSWER_DP], "pp", line_s[ANSWER_PP]);
     return json_pack("{s:f,s:o,s:f,s:f,s:f,s:f,s:f}", "compute_s", l->compute_s, "exposed", exposed, "offload_s",
-                     0.0, "bubble_s", l->bubble_s, "host_s", l->host_s, "optimizer_s", l->optimizer_s,
+                     l->offload_s, "bubble_s", l->bubble_s, "host_s", l->host_s, "optimizer_s", l->optimizer_s,
                      "unaccounted_s", l->unaccounted_s);
 }
 
@@ -335,8 +335,8 @@ static json_t *document(const struct view *v, struct arena *a, const struct pred
         json_pack("{s:s,s:f}", "dtype", dtype_name((enum dtype)r->peak_dtype), "value", r->peak_flop_per_s / 1e12));
     json_object_set_new(doc, "params", report_keys(json_object(), param_cols, LEN(param_cols), &r->params));
     json_object_set_new(doc, "memory", memory_json(v));
-    json_object_set_new(doc, "host", json_pack("{s:f,s:f}", "peak_gib", 0.0, "capacity_gib",
-                                               v->job->system.host_memory_B / 1073741824.0));
+    json_object_set_new(doc, "host", json_pack("{s:f,s:f}", "peak_gib", r->host_B / 1073741824.0,
+                                               "capacity_gib", v->job->system.host_memory_B / 1073741824.0));
     json_object_set_new(doc, "time", time_json(&r->lines));
     json_object_set_new(doc, "comm", report_rows(ROWS(comm_cols, v->comm, v->n_comm)));
     json_object_set_new(doc, "placement", report_rows(ROWS(place_cols, v->place, v->n_place)));
