@@ -48,6 +48,7 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
                             .seq = p->seq,
                             .topk = j->model.topk,
                             .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) },
+                            .picked = { plan_picked_rows(j, 0), plan_picked_rows(j, 1) },
                             .round_B = (int32_t)j->stack.alloc_round_B,
                             .arena = a };
     for (int g = 0; g < GROUP_COUNT; g++) pr->group_size[g] = fold_size(j, (enum group)g);

@@ -59,7 +59,7 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     build_scope(b, GRAPH_MOE_PREPROCESS);
     if (gathers_all(b)) emit_allgather_plan(b, &k->to, k->score, mine);
     else if (emit_by_tokens(b)) emit_tokens_plan(b, &k->to, mine);
-    else k->to.count = b->j->plan.expert_capacity > 0 ? mine : emit_gather(b, GROUP_TPEP, mine);
+    else k->to.count = b->j->plan.routing.policy == ROUTING_PADDED ? mine : emit_gather(b, GROUP_TPEP, mine);
     const int moves = k->to.count != mine || k->to.map;
     if (!moves && (b->j->stack.runs || !plan_host_reads(b->j))) return;
     const int size = emit_buf(b, 2, 1, DT_I32);

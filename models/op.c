@@ -1,6 +1,7 @@
 #include "models/op.h"
 #include "models/program.h"
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,7 +148,9 @@ static void work_gemm(struct work *w, const struct program *pr, const struct op 
     w->experts = grouped ? pr->buf[weight].rows / w->cols : 1;
     w->dtype = dtype_peak((enum dtype)pr->buf[x].dtype);
     w->flop = 2.0 * (double)w->rows * (double)w->cols * (double)w->inner;
-    const double bare = (double)program_rows_bare(pr, x, even);
+    const struct buf *b = &pr->buf[x];
+    const int static_rows = grouped && !b->size && pr->picked[b->size_at] < pr->even[b->size_at];
+    const double bare = (double)(static_rows ? pr->picked[b->size_at] : program_rows_bare(pr, x, even));
     w->model_flop = o->flags & (OP_RECOMPUTE | OP_ROUTER) ? 0 : 2.0 * bare * (double)w->cols * (double)w->inner;
 }
 
@@ -169,8 +172,9 @@ static void work_attention(struct work *w, const struct program *pr, const struc
     w->model_flop = o->flags & OP_RECOMPUTE ? 0 : (backward ? 2 : 1) * (qk_flop + pv_flop);
 }
 
-/* Tokens of the rank that sends most, or of the one that receives most (rows are a token's picks, on every etp member), each in
- * `targets` copies; weights of the picks ride along. rows: those of the local experts. */
+/* Tokens of the rank that sends most, each in `targets` copies, or of the one that receives most (rows are a token's
+ * picks, on every etp member, unless the load says how many tokens those are); weights of the picks ride along. rows:
+ * those of the local experts. */
 static void work_tokens(struct work *w, const struct program *pr, const struct op *o, const int64_t even[2])
 {
     const int out = o->kind == OP_DISPATCH_TOKENS, token = out ? o->io.read[0] : o->io.write[0];
@@ -180,7 +184,8 @@ static void work_tokens(struct work *w, const struct program *pr, const struct o
     const double token_B = pr->buf[token].cols * dtype_B((enum dtype)pr->buf[token].dtype) +
                            (o->io.write[1] ? pr->topk * dtype_B(DT_F32) : 0);
     w->rows = program_rows(pr, row, even);
-    w->wire_B = (received > sent ? received : sent) * pr->targets * token_B * (n - 1) / n;
+    const double busiest = pr->busy.targets > 0 ? sent * pr->busy.targets : received * pr->targets;
+    w->wire_B = fmax(sent * pr->targets, busiest) * token_B * (n - 1) / n;
 }
 
 static void work_wire(struct work *w, const struct program *pr, const struct op *o, const int64_t even[2])

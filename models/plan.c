@@ -12,7 +12,6 @@ static const char *const plan_moments[]    = { "fp32", "bf16", "fp8", NULL };
 static const char *const plan_grads[]      = { "fp32", "bf16", NULL };
 static const char *const plan_masters[]    = { "fp32", "remainder", NULL };
 static const char *const plan_decays[]     = { "constant", "cosine", "wsd", NULL };
-static const char *const plan_loads[]      = { "balanced", "worst", NULL };
 static const struct word plan_auto[]       = { { "auto", -1 }, { NULL, 0 } };
 static const struct word plan_auto_0[]     = { { "auto", 0 }, { NULL, 0 } };
 static const struct word plan_capacities[] = { { "auto", 0 }, { "worst", PLAN_CAPACITY_WORST }, { NULL, 0 } };
@@ -74,9 +73,8 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("layers", INT, layers, 0, plan_auto_0, 1, 1000, "auto", "the model's first ones only; auto: all")      \
     X("capacity", NUMBER, capacity, 0, plan_capacities, 1, 1e6, "auto",                                      \
       "rows of routed buffers over even routing")                                                            \
-    X("expert-capacity", NUMBER, expert_capacity, 0, 0, 0, 1e6, "0",                                         \
-      "rows of an expert from each rank over even routing, dropped or padded to it; 0: dropless")            \
-    X("load", NAME, load, plan_loads, 0, 0, 0, "balanced", "how tokens choose experts")                      \
+    X("load", TEXT, load, 0, 0, 0, 0, "dropless:balanced",                                                   \
+      "dropless, drop:cf1, padded:cf1; balanced, zipf:S, dirichlet:A, worst")                                \
     X("vocab-extra", INT, vocab_extra, 0, 0, 0, 1024, "0",                                                   \
       "entries the tokenizer adds before padding (Megatron's null tokenizer: 1)")                            \
     X("domain-gpus", INT, domain_gpus, 0, plan_auto_0, 1, GPUS, "auto", "GPUs used of each NVLink domain")   \
@@ -171,6 +169,17 @@ static enum err plan_size_defaults(struct plan *p, const struct plan_given *g, i
     return OK;
 }
 
+/* The text that is echoed is the whole of it. Of `run`, tokens choose experts themselves. */
+static enum err plan_read_load(struct plan *p, struct arena *a, int runs, struct diag *d)
+{
+    TRY(routing_parse(&p->routing, p->load, d));
+    snprintf(p->load, sizeof(p->load), "%s", routing_text(a, &p->routing));
+    if (runs && p->routing.kind != ROUTING_BALANCED)
+        return fail(d, ERR_CONFIG,
+                    "load %s is for predictions, but a run's tokens choose experts themselves: remove it", p->load);
+    return OK;
+}
+
 /* Everything but plan_resolve; `g` begins with its document. */
 static enum err plan_collect(struct job *read, struct arena *a, struct plan_given *g, int n_flag,
                              const char *const (*flag)[2], int runs, struct diag *d)
@@ -188,6 +197,7 @@ static enum err plan_collect(struct job *read, struct arena *a, struct plan_give
     if (*p->stack == '\0') strcpy(p->stack, runs || host ? "moefold" : "mcore-2510");
     if (!plan_is_set(g, "precision")) p->precision = host ? PRECISION_FP32 : PRECISION_BF16;
     TRY(plan_located(d, plan_size_defaults(p, g, host, d), g));
+    TRY(plan_located(d, plan_read_load(p, a, runs, d), g));
     return plan_read_parts(read, a, g, d);
 }
 
@@ -199,7 +209,9 @@ static enum err plan_countable(const struct job *j, struct diag *d)
     const struct model *m = &j->model;
     const double heads = (double)m->heads * fmax(model_qk_dim(m) + m->qk_nope, model_v_dim(m));
     const double dense = fmax(fmax(m->hidden, 2.0 * m->ffn), fmax(p->vocab_padded, fmax(heads, m->experts)));
-    const double worst = p->capacity == PLAN_CAPACITY_WORST ? p->ep : fmax(p->capacity, 1);
+    const double worst = p->capacity == PLAN_CAPACITY_WORST || p->routing.kind
+                             ? p->ep
+                             : fmax(fmax(p->capacity, p->routing.capacity), 1);
     const double rows = (double)plan_tokens(p) * fmax(m->topk, 1) * p->etp * worst;
     const double largest = fmax((double)plan_tokens(p) * dense, rows * fmax(m->hidden, 2.0 * m->expert_ffn));
     const double in_flight = fmin(p->n_micro, (double)p->pp * p->vpp + 1) * (m->layers + 2.0);

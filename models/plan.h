@@ -6,6 +6,7 @@
 #include "models/layout.h"
 #include "models/model.h"
 #include "models/recipe.h"
+#include "models/routing.h"
 #include "models/stack.h"
 #include "models/system.h"
 
@@ -14,7 +15,6 @@ enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD };
 enum state_type { STATE_FP32, STATE_BF16, STATE_FP8 };     /* of main gradients (not FP8), of moments     */
 enum lr_decay { LR_DECAY_CONSTANT, LR_DECAY_COSINE, LR_DECAY_WSD };     /* after the warm-up (exec/lr.h)          */
 enum master    { MASTER_FP32, MASTER_REMAINDER };           /* REMAINDER: the low 16 bits; bf16 weights are the high ones */
-enum load_kind { LOAD_BALANCED, LOAD_WORST };
 
 struct plan {
     char model[192], system[192], stack[192];       /* names of embedded files, or paths; stack "": the default  */
@@ -39,9 +39,7 @@ struct plan {
     int32_t mtp;                                    /* -1: as in the model                                       */
     int32_t layers;                                 /* the model's first ones only; 0: all                       */
     double capacity;                                /* 0: the stack's; PLAN_CAPACITY_WORST: worst                */
-    double expert_capacity;                         /* tokens of a rank an expert takes, over even routing: more are dropped,
-                                                       fewer are padded; 0: none dropped                         */
-    int32_t load;                                   /* enum load_kind                                            */
+    char load[64];                                  /* routing, as routing.h spells it                           */
     int32_t vocab_extra;                            /* entries that the tokenizer adds to the model's            */
     int32_t domain_gpus;                            /* GPUs used of each NVLink domain; 0: chosen                */
     double lr, weight_decay, beta1, beta2, adam_eps, clip;      /* of the optimizer; clip 0: none                */
@@ -54,6 +52,7 @@ struct plan {
     int32_t offload_layers, offload_modules;        /* of `offload`: first layers; bits 1 << enum offload        */
     double offload_optimizer;                       /* share of parameters that the host updates                 */
     struct layout split;                            /* layout, parsed or made                                    */
+    struct routing routing;                         /* load, parsed when read                                    */
 };
 #define PLAN_CAPACITY_WORST (-1.0)
 
@@ -104,6 +103,9 @@ enum err plan_graph_check(const struct job *j, struct diag *d);
 int plan_host_reads(const struct job *j);
 /* Rows of a routed buffer: 0 after dispatch, 1 after the etp gather. Even routing; and capacity (>= even). */
 int64_t plan_even_rows(const struct job *j, int at);
+int64_t plan_picked_rows(const struct job *j, int at);      /* of those, without what only pads experts to a capacity */
+/* Rows that an expert takes of one rank at most when tokens may be dropped (Megatron-LM moe_utils.py get_capacity). */
+int64_t plan_expert_rows(const struct job *j);
 int64_t plan_capacity_rows(const struct job *j, int at);
 
 #endif

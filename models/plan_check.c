@@ -289,9 +289,8 @@ static enum err offered(const struct stack *s, const char *what, int32_t set, in
 
 static enum err check_stack(const struct plan *p, const struct model *m, const struct stack *s, struct diag *d)
 {
-    if (s->runs && p->expert_capacity > 0)
-        return fail(d, ERR_LIMIT, "expert-capacity %g cannot be run by stack %s yet: set it to 0",
-                    p->expert_capacity, s->name);
+    if (s->runs && p->routing.policy != ROUTING_DROPLESS)
+        return fail(d, ERR_LIMIT, "load %s cannot be run by stack %s yet: use dropless", p->load, s->name);
     TRY(offered(s, "schedule", s->schedules, p->schedule, stack_schedules, d));
     if (p->tp_overlap && !s->tp_overlap)
         return fail(d, ERR_CONFIG, "tp-overlap 1 is not offered by stack %s, whose tp_overlap is 0: set tp-overlap 0, or take "
@@ -368,9 +367,8 @@ static double worst_capacity(const struct plan *p, const struct model *m)
 
 static enum err check_capacity(const struct plan *p, const struct model *m, struct diag *d)
 {
-    if (m->experts == 0 && p->expert_capacity > 0)
-        return fail(d, ERR_CONFIG, "expert-capacity %g needs experts, but model %s has none: set it to 0",
-                    p->expert_capacity, m->name);
+    if (m->experts == 0 && (p->routing.policy || p->routing.kind))
+        return fail(d, ERR_CONFIG, "load %s needs experts, but model %s has none: remove it", p->load, m->name);
     if (m->experts == 0 || p->capacity == 0 || p->capacity == PLAN_CAPACITY_WORST) return OK;
     const double worst = worst_capacity(p, m);
     if (!(p->capacity >= 1))
@@ -381,18 +379,6 @@ static enum err check_capacity(const struct plan *p, const struct model *m, stru
                     "capacity %g exceeds %g, the most a rank can receive (ep %d, topk %d, %d experts): use worst",
                     p->capacity, worst, p->ep, m->topk, m->experts);
     return OK;
-}
-
-int64_t plan_even_rows(const struct job *j, int at)
-{
-    const struct plan *p = &j->plan;
-    int64_t sent = plan_tokens_sp(p) * j->model.topk;
-    if (p->expert_capacity > 0 && j->model.experts > 0) {
-        /* whole rows of every expert (Megatron-LM moe_utils.get_capacity) */
-        const int64_t each = (int64_t)ceil((double)sent * p->expert_capacity / j->model.experts - 1e-6);
-        sent = each * j->model.experts;
-    }
-    return sent * (at ? p->etp : 1);
 }
 
 int64_t plan_capacity_rows(const struct job *j, int at)

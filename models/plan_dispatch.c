@@ -13,9 +13,9 @@ enum err plan_dispatch_check(const struct job *j, struct diag *d)
 {
     const struct plan *p = &j->plan;
     const char *name = stack_dispatchers[p->dispatcher];
-    if (p->dispatcher != DISPATCHER_ALLTOALL && p->expert_capacity > 0)
-        return fail(d, ERR_CONFIG, "dispatcher %s sends no padding, but expert-capacity is %g: set it to 0", name,
-                    p->expert_capacity);
+    if (p->dispatcher != DISPATCHER_ALLTOALL && p->routing.policy != ROUTING_DROPLESS)     /* transformer_config.py */
+        return fail(d, ERR_CONFIG, "dispatcher %s knows no capacity of experts, but load is %s: use dropless, or alltoall",
+                    name, p->load);
     if (p->dispatcher == DISPATCHER_ALLGATHER && p->schedule == SCHEDULE_FWD_BWD)
         return fail(d, ERR_CONFIG, "dispatcher allgather has no exchange that ep-overlap %d could hide (Megatron-LM "
                     "transformer_config.py): use alltoall, deepep or hybridep, or set ep-overlap 0", p->ep_overlap);

@@ -27,7 +27,7 @@ int plan_host_reads(const struct job *j)
 {
     const struct plan *p = &j->plan;
     const int budget = p->dispatcher == DISPATCHER_HYBRIDEP && p->capacity != 0 && !j->stack.runs;
-    return j->stack.host_reads && p->expert_capacity == 0 && !budget;
+    return j->stack.host_reads && p->routing.policy != ROUTING_PADDED && !budget;
 }
 
 static enum err check_offered(const struct job *j, struct diag *d)
@@ -64,10 +64,10 @@ static enum err check_static(const struct job *j, enum graph g, struct diag *d)
     const struct plan *p = &j->plan;
     if (!(p->graph >> g & 1) || j->model.experts == 0 || !plan_host_reads(j)) return OK;
     return fail(d, ERR_CONFIG,
-                "cuda-graph %s would capture the host's read of routed row counts (dispatcher %s, expert-capacity 0, "
-                "capacity 0): use attn+moe_router+moe_preprocess; or expert-capacity 1 or more; or dispatcher hybridep "
-                "with a capacity, such as 1.5",
-                stack_graphs[g], stack_dispatchers[p->dispatcher]);
+                "cuda-graph %s would capture the host's read of routed row counts (dispatcher %s, load %s, capacity 0): "
+                "use attn+moe_router+moe_preprocess; or load padded:cf1; or dispatcher hybridep with a capacity, "
+                "such as 1.5",
+                stack_graphs[g], stack_dispatchers[p->dispatcher], p->load);
 }
 
 enum err plan_graph_check(const struct job *j, struct diag *d)

@@ -75,6 +75,11 @@ struct program {
     int32_t group_size[GROUP_COUNT];
     double targets;                 /* ranks of a tp-ep group that hold experts of a token, on average (spread.h)             */
     int64_t even[2];                /* rows of routed buffers under even routing                                              */
+    int64_t picked[2];              /* of them, what tokens can have picked; fewer only where experts are padded to a capacity */
+    struct {                        /* set by load_apply for the busiest rank; 0: as under even routing                       */
+        int64_t padded[2];          /* rows of padded routed buffers, by expert                                               */
+        double targets;             /* tokens that it receives, over those that it sends                                      */
+    } busy;
     struct arena *arena;
 };
 
@@ -101,7 +106,9 @@ static inline int64_t program_rows_bare(const struct program *pr, int id, const 
 static inline int64_t program_rows(const struct program *pr, int id, const int64_t even[2])
 {
     const int64_t rows = program_rows_bare(pr, id, even);
-    return pr->buf[id].pad ? buf_padded(rows, pr->buf[id].groups, pr->buf[id].pad) : rows;
+    if (!pr->buf[id].pad) return rows;
+    const int64_t padded = pr->busy.padded[pr->buf[id].size_at];
+    return padded ? padded : buf_padded(rows, pr->buf[id].groups, pr->buf[id].pad);
 }
 
 #endif

@@ -2,10 +2,20 @@
 #include "sim/cost.h"
 #include <math.h>
 
+/* An etp group that spans several domains takes a token to each. */
+static double domain_targets(const struct cost *c, const struct place *p)
+{
+    const int etp = c->job->plan.etp, ep = c->job->plan.ep, domains = p->domains < ep ? p->domains : ep;
+    if (c->job->model.experts < 1 || p->domains < 1) return 1;
+    if (etp > p->in_domain) return fmin(p->domains, c->pr->targets / p->in_domain);
+    return load_targets(c->job, domains);
+}
+
 void cost_init(struct cost *c, const struct program *pr, const struct job *j)
 {
     *c = (struct cost){ .pr = pr, .job = j };
     for (int g = 0; g < GROUP_COUNT; g++) c->place[g] = place_of(j, (enum group)g);
+    c->domain_targets = domain_targets(c, &c->place[GROUP_TPEP]);
     flow_init(&c->flow, pr->arena, pr);
     cost_beside(c);
 }

@@ -3,6 +3,7 @@
  * share. Contract: more work, more bytes or more rows never cost less. */
 #ifndef SIM_COST_H
 #define SIM_COST_H
+#include "models/load.h"
 #include "models/place.h"
 #include "models/program.h"
 #include "sim/flow.h"
@@ -10,6 +11,7 @@
 struct cost {
     const struct program *pr; const struct job *job;
     struct place place[GROUP_COUNT];
+    double domain_targets;                      /* NVLink domains that a token goes to (share.h), of GROUP_TPEP's  */
     struct flow flow;
     const double *beside;                       /* by op: over its price alone, by what runs beside it; NULL: nothing does */
     const double *given_s, *given_issue_s;      /* by op, instead of the formulas; NULL: formulas */

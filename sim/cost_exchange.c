@@ -3,7 +3,6 @@
  * multiprocessors, of NVLink and of the NIC. The two hops of a token overlap, but not wholly: at two domains,
  * where both take long, HybridEP needs more than the longer and less than their sum. Each peer costs a
  * message, the framework's call around the kernel (metadata, permute) its own time. */
-#include "models/spread.h"
 #include "sim/cost.h"
 #include <math.h>
 
@@ -33,14 +32,6 @@ double cost_exchange_s(const struct system *s, const struct exchange *x)
     return s->kernel_s + x->peers * s->nvlink_latency_s + call_s + hypot(fmax(sm_s, nvlink_s), nic_s);
 }
 
-/* Domains that a token goes to; an etp group that spans several takes it to each. */
-static double domain_targets(const struct cost *c, const struct place *p)
-{
-    const int etp = c->job->plan.etp, ep = c->job->plan.ep;
-    if (etp <= p->in_domain) return spread_targets(&c->job->model, p->domains < ep ? p->domains : ep);
-    return fmin(p->domains, c->pr->targets / p->in_domain);
-}
-
 /* Megatron-LM transformer_config.py, moe_deepep_num_sms and moe_hybridep_num_sms. */
 int cost_exchange_sms(const struct cost *c)
 {
@@ -59,7 +50,7 @@ struct exchange cost_exchange_of(const struct cost *c, const struct op *o, const
         return x;
     }
     x.nvlink_B = x.target_B * (1 - (double)p->domains / p->size);
-    x.nic_B = x.target_B / c->pr->targets * domain_targets(c, p) * (1 - 1.0 / p->domains);
+    x.nic_B = x.target_B / c->pr->targets * c->domain_targets * (1 - 1.0 / p->domains);
     return x;
 }
 

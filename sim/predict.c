@@ -116,13 +116,24 @@ static void list_alive(struct predict *r, const struct cost *c, const struct pea
     arena_free(&scratch);
 }
 
+/* More rows than a routed buffer holds end a run. */
+static int overflows(struct predict *r, const struct job *j)
+{
+    const double rows = r->load.most, holds = (double)plan_capacity_rows(j, 0);
+    if (j->plan.capacity == 0 || rows <= holds) return 0;
+    snprintf(r->reason, sizeof r->reason,
+             "load %s sends %.0f rows to a rank, but capacity %g holds %.0f: a run would stop; use capacity %g",
+             j->plan.load, rows, j->plan.capacity, holds, ceil(1000 * rows / (double)plan_even_rows(j, 0)) / 1000);
+    return 1;
+}
+
 static void judge(struct predict *r, const struct job *j)
 {
     const struct predict_stage *m = &r->stage[r->worst_stage];
     const double gib = 1.0 / (1 << 30);
     const int on_host = r->host_B <= j->system.host_memory_B;
-    r->feasible = m->peak_B <= r->capacity_B && on_host;
-    if (r->feasible) return;
+    r->feasible = m->peak_B <= r->capacity_B && on_host && !overflows(r, j);
+    if (r->feasible || r->reason[0]) return;
     if (!on_host) {
         snprintf(r->reason, sizeof r->reason,
                  "the host of %s would hold %.2f GiB of each GPU, it has %.2f GiB for one: offload less",
@@ -215,6 +226,8 @@ void predict_job(struct predict *r, struct program *pr, struct arena *a, const s
     *r = (struct predict){ .params = model_params(&j->model) };
     if (!pr) pr = &own;
     program_build(pr, a, j);
+    load_apply(pr, j);
+    r->load = load_spread(j);
     cost_init(&c, pr, j);
     const double *op_s = cost_all_s(&c, a);
     const struct pass_price *price = pass_price_all(&c, op_s, a);

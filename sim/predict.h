@@ -25,6 +25,7 @@ struct predict {
     int feasible; char reason[256];
     double step_s, tokens_per_s_gpu, tflops_gpu, mfu, flop_per_token, peak_flop_per_s; int peak_dtype;
     struct model_params params;
+    struct load_spread load;                                /* of the plan's routing                        */
     struct predict_stage *stage; int n_stage, worst_stage;
     double capacity_B;
     double host_B;                                          /* most that the host holds for a rank              */

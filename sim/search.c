@@ -150,6 +150,7 @@ static struct found simulate(struct hunt *h, const struct node *n)
     *j = *h->job;
     search_space_plan(j, &h->space, &n->point, n->recompute, &d);
     program_build(&pr, &a, j);
+    load_apply(&pr, j);
     cost_init(&cost, &pr, j);
     const double *op_s = cost_all_s(&cost, &a);
     sim_step(&sim, &a, &cost, op_s, pass_price_all(&cost, op_s, &a));

@@ -87,6 +87,7 @@ static void built_open(struct built *t, struct search_blocks *b, const struct se
     b->job = *b->space->job;
     search_space_plan(&b->job, b->space, p, recompute, &d);
     program_build_block(&t->pr, &t->arena, &b->job, k);
+    load_apply(&t->pr, &b->job);
     cost_init(&t->cost, &t->pr, &b->job);
     t->op_s = cost_all_s(&t->cost, &t->arena);
 }
@@ -221,6 +222,7 @@ const struct search_woven *search_block_woven(struct search_blocks *b, const str
     b->memo[MEMO_WOVEN].n++;
     woven_job(&b->job, b, p, recompute, phase);
     program_build(&t.pr, &t.arena, &b->job);
+    load_apply(&t.pr, &b->job);
     cost_init(&t.cost, &t.pr, &b->job);
     t.op_s = cost_all_s(&t.cost, &t.arena);
     for (pass = t.pr.pass; pass->kind != PASS_FWD_BWD;) pass++;

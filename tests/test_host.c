@@ -113,8 +113,8 @@ START_TEST(the_host_reads_counts)
     ck_assert_int_eq(reads(EAGER "dispatcher hybridep"), 4);
     ck_assert_int_eq(reads(EAGER "recompute selective:moe"), 8);
     ck_assert_int_eq(reads(EAGER "ep 1"), 4);
-    ck_assert_int_eq(reads(EAGER "expert-capacity 1"), 0);
-    ck_assert_int_eq(reads(EAGER "ep 1 expert-capacity 1"), 0);
+    ck_assert_int_eq(reads(EAGER "load padded:cf1"), 0);
+    ck_assert_int_eq(reads(EAGER "ep 1 load padded:cf1"), 0);
     ck_assert_int_eq(reads(EAGER "dispatcher hybridep capacity 1.5"), 0);
     ck_assert_int_eq(reads(EAGER "capacity 1.5"), 4);
     ck_assert_int_eq(reads(EAGER SCOPES), 4);
@@ -205,7 +205,7 @@ static const char *const plans[] = {
     "model deepseek-v3 layers 8 system gb200-nvl72 gpus 16 pp 2 vpp 2 ep 8 gbs 32 seq 4096 " SCOPES,
     "model deepseek-v3 layers 8 system gb200-nvl72 gpus 16 pp 2 ep 8 gbs 32 seq 4096 split-wgrad 1 " SCOPES,
     "model deepseek-v3 layers 8 system gb200-nvl72 gpus 16 pp 4 ep 4 gbs 32 seq 4096 "
-    "expert-capacity 1 cuda-graph full",
+    "load padded:cf1 cuda-graph full",
     "model nemotron3-nano-30b-a3b system b200 gpus 8 ep 8 gbs 8 seq 4096 cuda-graph attn+mamba+moe_router",
     "model llama3-8b system b200 gpus 8 tp 2 gbs 8 seq 4096 recompute full cuda-graph full-layer",
     EAGER "ep 1",
@@ -268,7 +268,7 @@ static void judge(const char *flags, const char *const said[])
 START_TEST(captures_of_routed_shapes)
 {
     static const char *const host[] = { "--cuda-graph", "host's read of routed row counts", "alltoall",
-                                        "expert-capacity 0", "attn+moe_router+moe_preprocess",
+                                        "load dropless:balanced", "attn+moe_router+moe_preprocess",
                                         "hybridep with a capacity", NULL };
     static const char *const budget[] = { "cuda-graph full", "capacity 0", NULL };
     static const char *const deepep[] = { "cuda-graph full", "deepep", NULL };
@@ -278,8 +278,8 @@ START_TEST(captures_of_routed_shapes)
     judge(EAGER "cuda-graph attn+moe", moe);
     judge(EAGER "cuda-graph attn", NULL);
     judge(EAGER SCOPES, NULL);
-    judge(EAGER "expert-capacity 1 cuda-graph full", NULL);
-    judge(EAGER "expert-capacity 1 cuda-graph attn+moe", NULL);
+    judge(EAGER "load padded:cf1 cuda-graph full", NULL);
+    judge(EAGER "load padded:cf1 cuda-graph attn+moe", NULL);
     judge(EAGER "dispatcher hybridep capacity 1.5 cuda-graph full", NULL);
     judge(EAGER "dispatcher hybridep cuda-graph full", budget);
     judge(EAGER "dispatcher deepep capacity 1.5 cuda-graph full", deepep);
@@ -322,7 +322,7 @@ START_TEST(scopes_fit_model_and_stack)
     judge("model llama3-8b system b200 gpus 8 gbs 8 seq 4096 cuda-graph moe_router", none);
     judge(EAGER "cuda-graph attn+mamba", mamba);
     judge(EAGER "cuda-graph attn+moe_preprocess", router);
-    judge(EAGER "expert-capacity 1 cuda-graph moe+moe_router", twice);
+    judge(EAGER "load padded:cf1 cuda-graph moe+moe_router", twice);
     judge(EAGER "stack moefold cuda-graph attn", offer);
     judge(EAGER "cuda-graph none", NULL);
 }

@@ -109,8 +109,8 @@ static int64_t router_B(const struct part *p)
 }
 
 #define LLAMA MCORE "model llama3-70b gpus 8 gbs 16 seq 4096 "
-#define V3 MCORE "model deepseek-v3 mtp 0 gpus 8 ep 8 gbs 8 seq 4096 expert-capacity 1 "
-#define V2 MCORE "model deepseek-v2 mtp 0 gpus 8 ep 8 gbs 8 seq 4096 expert-capacity 1 "
+#define V3 MCORE "model deepseek-v3 mtp 0 gpus 8 ep 8 gbs 8 seq 4096 load padded:cf1 "
+#define V2 MCORE "model deepseek-v2 mtp 0 gpus 8 ep 8 gbs 8 seq 4096 load padded:cf1 "
 
 START_TEST(vocabulary)
 {
@@ -398,7 +398,7 @@ static const struct {
     {L405 "tp 8 gbs 4 seq 4096", 4, 16, 1, 0, 41418591232, 39499.8452, 39499.8452},
     {L405 "tp 2 cp 4 gbs 4 seq 32768 cp-comm a2a", 4, 16, 1, 0, 93442540544, 89113.7388, 89113.8013},
     {L405 "cp 8 gbs 4 seq 32768 cp-comm a2a", 4, 16, 1, 0, 149481317376, 142556.4888, 142557.5200},
-#define DS2 MCORE "model deepseek-v2 gpus 8 expert-capacity 1 "
+#define DS2 MCORE "model deepseek-v2 gpus 8 load padded:cf1 "
     {DS2 "ep 8 gbs 32 seq 4096", 4, 0, 8, 0, 48990686208, 46724.9956, 46730.0015},
     {DS2 "ep 4 pp 2 gbs 16 seq 4096", 4, 0, 4, 0, 33912033280, 32342.2769, 32343.4292},
     {DS2 "ep 4 pp 2 gbs 16 seq 4096", 4, 0, 4, 1, 47992460288, 45774.3213, 45775.8013},
@@ -494,7 +494,7 @@ static const char *const held[] = {
     "model deepseek-v3 layers 6 system gb200-nvl72 stack mcore-2608 gpus 8 pp 2 vpp 2 ep 4 gbs 16 seq 4096 "
     "recompute mla_up_proj+core_attn+mlp+shared_experts ep-overlap 1",
     "model deepseek-v3 layers 6 system gb200-nvl72 stack mcore-2510 gpus 8 tp 2 cp 2 cp-comm a2a pp 2 ep 2 gbs 8 "
-    "seq 4096 recompute mla_up_proj expert-capacity 1.25 split-wgrad 1",
+    "seq 4096 recompute mla_up_proj load padded:cf1.25 split-wgrad 1",
     "model llama3-70b layers 4 system h100-sxm stack mcore-2608 gpus 8 tp 2 pp 4 gbs 2 seq 8192",
 };
 

@@ -30,12 +30,14 @@ struct time_row { const char *line; double s, share; };
 struct comm_row { const char *group, *op, *link; double bytes, total_s, exposed_s; };
 struct place_row { const char *group, *link; struct place at; };
 struct cost_row { double days, gpu_hours, usd, idle_gpu_hours, idle_usd, goodput, days_at_goodput; };
+struct load_row { double imbalance, mean, most, dropped, lost_s; int32_t rank; };
 struct curve_row { const char *value, *reason; int32_t feasible; double step_s, tflops, tokens_per_s_gpu, peak_B; };
 
 struct view {
     const struct job *job;
     struct predict r;
-    const char *peak, *fits, *tokens, *params, *prices;
+    const char *peak, *fits, *tokens, *params, *prices, *balance;
+    struct load_row load;
     const char *reserved, *device;          /* of the worst stage, whose allocated bytes are r.peak_B */
     struct stage_row *stage;
     struct time_row time[ANSWER_LINES]; int n_time;
@@ -59,8 +61,17 @@ static const struct report_col head_cols[] = {
     { NULL, "  allocated", REPORT_GIB, offsetof(struct view, r.peak_B) },
     { NULL, "  reserved", REPORT_TEXT, offsetof(struct view, reserved) },
     { NULL, "  on the device", REPORT_TEXT, offsetof(struct view, device) },
+    { NULL, "load", REPORT_TEXT, offsetof(struct view, balance) },
     { "off_grid_share", NULL, REPORT_NUMBER, offsetof(struct view, r.off_grid_share) },
     { NULL, "prices", REPORT_TEXT, offsetof(struct view, prices) },
+};
+static const struct report_col load_cols[] = {
+    { "imbalance", NULL, REPORT_NUMBER, offsetof(struct load_row, imbalance) },
+    { "mean_rows", NULL, REPORT_NUMBER, offsetof(struct load_row, mean) },
+    { "most_rows", NULL, REPORT_NUMBER, offsetof(struct load_row, most) },
+    { "busiest_rank", NULL, REPORT_INT, offsetof(struct load_row, rank) },
+    { "dropped_share", NULL, REPORT_NUMBER, offsetof(struct load_row, dropped) },
+    { "lost_s", NULL, REPORT_NUMBER, offsetof(struct load_row, lost_s) },
 };
 static const struct report_col param_cols[] = {
     { "total", NULL, REPORT_LONG, offsetof(struct model_params, total) },
@@ -167,6 +178,31 @@ static void collect_head(struct view *v, struct arena *a)
     v->stage = arena_alloc(a, (size_t)r->n_stage * sizeof *v->stage);
     for (int s = 0; s < r->n_stage; s++)
         v->stage[s] = (struct stage_row){ s, r->stage[s], s == r->worst_stage ? "<- largest" : "" };
+}
+
+/* Of the first ep group of the fullest stage; what its imbalance costs is the step less that of even routing. */
+static void collect_load(struct view *v, struct arena *a)
+{
+    const struct load_spread *s = &v->r.load;
+    const struct plan *p = &v->job->plan;
+    struct load_row *l = &v->load;
+    if (s->mean <= 0) return;
+    *l = (struct load_row){ .imbalance = s->most / s->mean, .mean = s->mean, .most = s->most, .dropped = s->dropped };
+    int32_t *member = arena_alloc(a, (size_t)p->ep * sizeof *member);
+    fold_members(v->job, GROUP_EP, fold_rank(p, (struct coord){ .pp = v->r.worst_stage }), member);
+    l->rank = member[s->busiest];
+    if (p->routing.kind != ROUTING_BALANCED) {
+        struct job *even = arena_alloc(a, sizeof *even);
+        struct predict r;
+        *even = *v->job;
+        even->plan.routing.kind = ROUTING_BALANCED;
+        predict_job(&r, NULL, a, even);
+        l->lost_s = v->r.step_s - r.step_s;
+    }
+    char lost[64];
+    v->balance = arena_printf(a, "%s: rank %d gets %.0f rows, %.2f of the mean, which costs %s%s", p->load, l->rank, l->most,
+                              l->imbalance, units_human(lost, sizeof lost, l->lost_s, UNIT_S),
+                              l->dropped > 0 ? arena_printf(a, "; %.1f %% of picks dropped", 100 * l->dropped) : "");
 }
 
 static void collect_time(struct view *v)
@@ -334,6 +370,8 @@ static json_t *document(const struct view *v, struct arena *a, const struct pred
         doc, "peak_tflops_dense",
         json_pack("{s:s,s:f}", "dtype", dtype_name((enum dtype)r->peak_dtype), "value", r->peak_flop_per_s / 1e12));
     json_object_set_new(doc, "params", report_keys(json_object(), param_cols, LEN(param_cols), &r->params));
+    if (v->balance)
+        json_object_set_new(doc, "load", report_keys(json_object(), load_cols, LEN(load_cols), &v->load));
     json_object_set_new(doc, "memory", memory_json(v));
     json_object_set_new(doc, "host", json_pack("{s:f,s:f}", "peak_gib", r->host_B / 1073741824.0,
                                                "capacity_gib", v->job->system.host_memory_B / 1073741824.0));
@@ -398,6 +436,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct pr
     v->job = j;
     predict_job(&v->r, &pr, a, j);
     collect_head(v, a);
+    collect_load(v, a);
     collect_time(v);
     collect_groups(v, a, &pr);
     collect_cost(v, f);
