@@ -5,6 +5,7 @@
 #define EXEC_BACKEND_H
 #include "exec/comm.h"
 #include "exec/data.h"
+#include "exec/routes.h"
 #include "kernels/kernels.h"
 #include "models/program.h"
 
@@ -24,6 +25,7 @@ struct call {
     const struct data *data; int32_t part;      /* DATA reads it; enum data_part                              */
     int64_t first_seq;                          /* of the step, among all sequences of the run                */
     double lr;                                  /* learning rate of the step                                  */
+    const struct routes *routes; int32_t routes_step, replay;   /* NULL, or where choices are recorded, or taken from */
     float *score_gap;                           /* ROUTE lowers it                                            */
     struct diag *d;
 };
@@ -31,5 +33,7 @@ typedef enum err launch(const struct call *c);
 
 /* CPU ranks; what OP_LIST says is only predicted has no entry. */
 extern launch *const backend_cpu_launch[OP_KIND_COUNT];
+/* The table for a plan's precision: that one, or the one whose buffers may be bf16. */
+launch *const *backend_cpu_table(const struct plan *p);
 
 #endif

@@ -5,6 +5,7 @@
 #include "kernels/route.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct exchange backend_cpu_exchange(const struct call *c, struct operand count)
 {
@@ -27,16 +28,59 @@ static struct route_rule route_rule(const struct call *c)
                                .scale = m->route_scale};
 }
 
+/* Where the choices of local row t are recorded: a rank has its tp slice of its cp slice's rows. */
+static int32_t *recorded(const struct call *c, int64_t t, int64_t rows)
+{
+    const struct plan *p = &c->job->plan;
+    const struct rope at = backend_cpu_positions(c);
+    const int local = at.seq / at.cp;
+    const int64_t row = (rows * p->tp == plan_tokens(p) ? c->at.tp * rows : 0) + t;
+    const int64_t sequence = ((int64_t)c->micro * p->dp + c->at.dp) * p->mbs + row / local;
+    return routes_at(c->routes, c->routes_step, c->op->layer, sequence,
+                     rope_position((int)(row % local), at.seq, at.cp, at.index));
+}
+
+static void record(const struct call *c, const int32_t *perm, int64_t rows)
+{
+    const int k = c->job->model.topk;
+    for (int64_t t = 0; t < rows; t++) memset(recorded(c, t, rows), 0xff, (size_t)k * sizeof *perm);
+    for (int64_t j = 0; j < rows * k; j++) {
+        int32_t *pick = recorded(c, perm[2 * j], rows);
+        while (*pick >= 0) pick++;
+        *pick = perm[2 * j + 1];
+    }
+}
+
+static enum err replayed(int32_t *given, const struct call *c, int64_t rows)
+{
+    const int k = c->job->model.topk;
+    for (int64_t t = 0; t < rows; t++) {
+        const int32_t *pick = recorded(c, t, rows);
+        for (int i = 0; i < k; i++) {
+            if (pick[i] < 0 || pick[i] >= c->job->model.experts)
+                return fail(c->d, ERR_CONFIG, "step %d, layer %d: no recorded routing for a token", c->routes_step, c->op->layer);
+            given[t * k + i] = pick[i];
+        }
+    }
+    return OK;
+}
+
 enum err backend_cpu_route(const struct call *c)
 {
     const struct operand logit = c->read[0];
     const struct route_rule r = route_rule(c);
+    const int64_t own_B = (route_scratch_B(logit.rows, &r) + 7) / 8 * 8;
+    const int replay = c->routes && c->replay;
     float gap = INFINITY;
     void *scratch;
-    TRY(backend_cpu_scratch(&scratch, route_scratch_B(logit.rows, &r), c));
-    const enum err e = route_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->write[3].p, &gap, logit.p,
-                                 c->read[1].p, logit.rows, &r, scratch);
+    TRY(backend_cpu_scratch(&scratch, own_B + logit.rows * r.topk * (int64_t)sizeof(int32_t), c));
+    int32_t *given = replay ? (int32_t *)(void *)((char *)scratch + own_B) : NULL;
+    enum err e = replay ? replayed(given, c, logit.rows) : OK;
+    if (e == OK)
+        e = route_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->write[3].p, &gap, logit.p, c->read[1].p, given,
+                      logit.rows, &r, scratch);
     free(scratch);
+    if (e == OK && c->routes && !c->replay) record(c, c->write[1].p, logit.rows);
     if (c->score_gap) *c->score_gap = fminf(*c->score_gap, gap);
     return e;
 }

@@ -1,6 +1,7 @@
 /* A run: refuses what it cannot run, opens all ranks, starts their host threads, and makes the result. */
 #include "exec/exec_rank.h"
 #include "models/base/units.h"
+#include <malloc.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,11 +29,12 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
                     "stack %s is predicted, not run: the executor does what stack moefold describes; "
                     "use --stack moefold",
                     j->stack.name);
-    if (j->plan.precision != PRECISION_FP32)
-        return fail(d, ERR_CONFIG,
-                    "precision bf16 does not run on the cpu backend, only fp32; use --precision fp32");
+    if (j->plan.precision != PRECISION_FP32 && j->plan.precision != PRECISION_BF16)
+        return fail(d, ERR_CONFIG, "precision %s does not run on the cpu backend: use --precision fp32 or bf16",
+                    recipe_of(j->plan.precision)->name);
     if (ask->steps < 1) return fail(d, ERR_CONFIG, "--steps %d; at least 1 is needed", ask->steps);
     if (!ask->data && ask->text_n < 1) return fail(d, ERR_CONFIG, "the training text is empty; at least 1 byte is needed");
+    if (ask->routes) TRY(routes_check(ask->routes, j, ask->steps, d));
     TRY(unroll_check(u, pr, 1, d));
     return exec_fits(u, j, d);
 }
@@ -52,7 +54,7 @@ static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d
 {
     const int traced = x->ask->iters_traced;
     pthread_mutex_init(&x->lock, NULL);
-    x->backend = x->ask->backend ? x->ask->backend : backend_cpu_launch;
+    x->backend = x->ask->backend ? x->ask->backend : backend_cpu_table(&x->j->plan);
     x->data = x->ask->data ? *x->ask->data : data_of_text(x->ask->text, x->ask->text_n);
     x->kernels = x->ask->kernels ? x->ask->kernels : kernels_fast(0);
     x->shm = comm_shm_open(a, x->ask->timeout_s);
@@ -129,9 +131,18 @@ static enum err exec_collect(struct exec_result *res, struct arena *a, const str
     return OK;
 }
 
+/* Launchers take scratch and give it back, every time: without this the C library returns large pieces to the system
+ * each time and every page is cleared again. */
+static void exec_keep_scratch(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
 static enum err exec_open_and_go(struct exec_result *res, struct arena *a, struct exec_shared *x,
                                  struct diag *d)
 {
+    exec_keep_scratch();
     TRY(exec_open(x, a, d));
     x->start_ns = bell_now_ns();
     exec_go(x);

@@ -17,10 +17,11 @@ struct exec_ask {
     const struct data *data;                /* what is trained on; NULL: the text                             */
     int32_t part;                           /* enum data_part                                                 */
     int64_t first_step, first_seq;          /* steps and sequences that came before the first one             */
+    const struct routes *routes; int replay;    /* records choices of experts there, or takes them from there */
     int stop_at_nan;                        /* ERR_NO after a step whose loss or gradient norm is not finite  */
     int poison;                             /* fill every life with NaN bytes at birth and death (tests)      */
     double timeout_s;                       /* of a collective; <= 0: waits for ever                          */
-    launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_launch              */
+    launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_table of the plan    */
     const struct kernels *kernels;          /* of backend_cpu's launchers; NULL: kernels_fast(0)              */
     void *backend_user;                     /* handed to every launch                                         */
     void *user;                             /* of the hooks, any of which may be NULL                  */

@@ -1,6 +1,7 @@
 /* One description of a rank's slice (struct exec_param_slice) serves initial values and gathering, so the two cannot
  * disagree. */
 #include "exec/exec_param.h"
+#include "kernels/bf16.h"
 #include <math.h>
 #include <string.h>
 
@@ -75,21 +76,59 @@ int64_t exec_param_place(const struct exec_param_slice *s, int64_t expert, int64
     return ((s->expert + expert) * s->q->rows + exec_param_row(s, row)) * s->q->cols + col;
 }
 
-static float *exec_param_at(const struct program *pr, const struct unroll *u, char *arena, int id)
+/* Numbers of a buffer, fp32 or bf16. */
+struct numbers { float *f32; bf16 *b16; };
+
+static struct numbers exec_param_at(const struct program *pr, const struct unroll *u, char *arena, int id)
 {
     const struct item once = { .micro = -1 };
-    const struct life *l = unroll_life(u, pr, &once, id);
-    return (float *)(void *)(arena + l->offset) + pr->buf[id].view_at;
+    const struct buf *b = &pr->buf[id];
+    void *p = arena + unroll_life(u, pr, &once, id)->offset + b->view_at * dtype_B((enum dtype)b->dtype);
+    return b->dtype == DT_BF16 ? (struct numbers){ .b16 = p } : (struct numbers){ .f32 = p };
 }
 
-static void exec_param_fill(const struct program *pr, const struct unroll *u, const struct job *j,
-                            const struct exec_param_slice *s, char *arena)
+static float exec_param_get(struct numbers x, int64_t i) { return x.b16 ? bf16_to_float(x.b16[i]) : x.f32[i]; }
+
+static void exec_param_set(struct numbers x, int64_t i, float value)
 {
-    float *to = exec_param_at(pr, u, arena, s->q->w);
+    if (x.b16) x.b16[i] = bf16_of_float(value);
+    else x.f32[i] = value;
+}
+
+static const struct bucket *exec_param_bucket(const struct program *pr, const struct param *q)
+{
+    const int root = program_root(pr, q->g);
+    const struct bucket *k = pr->bucket;
+    while (k->g != root) k++;
+    return k;
+}
+
+struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank)
+{
+    const struct bucket *k = exec_param_bucket(pr, q);
+    const struct buf *b = &pr->buf[k->g];
+    const int64_t part = b->rows * b->cols / fold_size(j, (enum group)k->share_group);
+    const int64_t me = fold_members(j, (enum group)k->share_group, rank, NULL);
+    return (struct exec_param_owned){ me * part, (me + 1) * part };
+}
+
+/* Values go to the weights and, not rounded, to the master weights that the rank holds. */
+static void exec_param_fill(const struct program *pr, const struct unroll *u, const struct job *j,
+                            const struct exec_param_slice *s, char *arena, int rank)
+{
+    const struct numbers to = exec_param_at(pr, u, arena, s->q->w);
+    const int master = s->q->g ? exec_param_bucket(pr, s->q)->master : 0;
+    const struct numbers all = master ? exec_param_at(pr, u, arena, master) : (struct numbers){ 0 };
+    const struct exec_param_owned own = master ? exec_param_owned(pr, j, s->q, rank) : (struct exec_param_owned){ 0 };
+    int64_t i = 0, in_bucket = pr->buf[s->q->w].view_at;
     for (int64_t e = 0; e < s->batch; e++)
         for (int64_t r = 0; r < s->rows; r++) {
             const int64_t at = exec_param_place(s, e, r);
-            for (int64_t c = 0; c < s->cols; c++) *to++ = exec_param_value(j, s->q, at + c);
+            for (int64_t c = 0; c < s->cols; c++, i++, in_bucket++) {
+                const float value = exec_param_value(j, s->q, at + c);
+                exec_param_set(to, i, value);
+                if (in_bucket >= own.first && in_bucket < own.end) exec_param_set(all, in_bucket - own.first, value);
+            }
         }
 }
 
@@ -100,7 +139,7 @@ void exec_param_init(const struct program *pr, const struct unroll *stage, const
     for (int i = 0; i < pr->n_param; i++) {
         if (pr->param[i].stage != at.pp) continue;
         const struct exec_param_slice s = exec_param_slice(pr, j, &pr->param[i], at);
-        exec_param_fill(pr, stage, j, &s, arena);
+        exec_param_fill(pr, stage, j, &s, arena, rank);
     }
 }
 
@@ -111,25 +150,15 @@ int64_t exec_param_elements(const struct param *q)
     return (int64_t)(q->batch ? q->batch : 1) * q->rows * q->cols;
 }
 
-struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank)
-{
-    const int root = program_root(pr, q->g);
-    const struct buf *b = &pr->buf[root];
-    const struct bucket *k = pr->bucket;
-    while (k->g != root) k++;
-    const int64_t part = b->rows * b->cols / fold_size(j, (enum group)k->share_group);
-    const int64_t me = fold_members(j, (enum group)k->share_group, rank, NULL);
-    return (struct exec_param_owned){ me * part, (me + 1) * part };
-}
-
-static void exec_param_take(float *whole, const struct exec_param_slice *s, const float *from, int64_t at,
+static void exec_param_take(float *whole, const struct exec_param_slice *s, struct numbers from, int64_t at,
                             struct exec_param_owned own)
 {
+    int64_t i = 0;
     for (int64_t e = 0; e < s->batch; e++)
         for (int64_t r = 0; r < s->rows; r++) {
             float *to = whole + exec_param_place(s, e, r);
-            for (int64_t c = 0; c < s->cols; c++, from++, at++)
-                if (at >= own.first && at < own.end) to[c] = *from;
+            for (int64_t c = 0; c < s->cols; c++, i++, at++)
+                if (at >= own.first && at < own.end) to[c] = exec_param_get(from, i);
         }
 }
 

@@ -25,7 +25,8 @@ struct exec_param_owned exec_param_owned(const struct program *pr, const struct 
  * 1 for norms, 0 for the router's selection bias. Stages that hold a copy of one table agree, because a table
  * has layer -1 on all. */
 float exec_param_value(const struct job *j, const struct param *q, int64_t index);
-/* Writes the initial values of all parameters of the rank's stage into its arena. */
+/* Writes the initial values of all parameters of the rank's stage into its arena; where there are master weights, also its
+ * part of those, not rounded. */
 void exec_param_init(const struct program *pr, const struct unroll *stage, const struct job *j, int rank,
                      char *arena);
 /* Elements of the whole: experts * rows * cols. */

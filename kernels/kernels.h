@@ -4,6 +4,7 @@
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 #include "kernels/attention.h"
+#include "kernels/bf16.h"
 #include "kernels/gemm.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
@@ -13,7 +14,8 @@
 #define KERNELS_LIST(X)                                                                                            \
     X(gemm) X(gemm_dgrad) X(gemm_wgrad) X(gemm_grouped) X(gemm_grouped_dgrad) X(gemm_grouped_wgrad)               \
     X(attention_scratch_B) X(attention) X(attention_bwd) X(norm) X(norm_bwd) X(swiglu) X(swiglu_bwd) X(xent_max)  \
-    X(xent_sum) X(xent_bwd) X(optimizer_sumsq) X(optimizer_adamw)
+    X(xent_sum) X(xent_bwd) X(optimizer_sumsq) X(optimizer_adamw) X(bf16_widen)   \
+    X(bf16_narrow)
 
 struct kernels {
     const char *name;   /* "reference", or the instruction set */

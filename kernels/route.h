@@ -20,9 +20,10 @@ int64_t route_scratch_B(int64_t rows, const struct route_rule *r);
 
 /* score [rows, experts]; perm [rows * topk, 2] (token, expert) by expert, then token; prob [rows * topk] in
  * that order; mine [experts] tokens per expert; logit [rows, experts]; bias [experts] or NULL. `gap` is
- * lowered to the smallest margin that decided a choice, of experts or of groups. */
+ * lowered to the smallest margin that decided a choice, of experts or of groups. given [rows, topk]: the choices,
+ * made elsewhere; NULL: made here. */
 enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, float *gap, const float *logit,
-                   const float *bias, int64_t rows, const struct route_rule *r, void *scratch);
+                   const float *bias, const int32_t *given, int64_t rows, const struct route_rule *r, void *scratch);
 /* dlogit [rows, experts] from dprob [rows * topk] in the order of perm. */
 enum err route_bwd_ref(float *dlogit, const float *dprob, const float *score, const int32_t *perm,
                        int64_t rows, const struct route_rule *r, void *scratch);

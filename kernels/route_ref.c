@@ -133,14 +133,15 @@ static void route_list(int32_t *perm, float *prob, struct route_work *w, const f
 }
 
 enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, float *gap, const float *logit,
-                   const float *bias, int64_t rows, const struct route_rule *r, void *scratch)
+                   const float *bias, const int32_t *given, int64_t rows, const struct route_rule *r, void *scratch)
 {
     struct route_work w = route_work(scratch, rows, r);
     memset(mine, 0, (size_t)r->experts * sizeof *mine);
     for (int64_t t = 0; t < rows; t++) {
         (r->sigmoid ? route_sigmoid : route_softmax)(score + t * r->experts, logit + t * r->experts,
                                                      r->experts);
-        route_choose(&w, t, gap, score + t * r->experts, bias, r);
+        if (given) memcpy(w.pick + t * r->topk, given + t * r->topk, (size_t)r->topk * sizeof *given);
+        else route_choose(&w, t, gap, score + t * r->experts, bias, r);
         for (int i = 0; i < r->topk; i++) mine[w.pick[t * r->topk + i]]++;
     }
     route_list(perm, prob, &w, score, mine, rows, r);

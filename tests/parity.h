@@ -21,6 +21,7 @@ struct fold {
     int split, woven, recompute;            /* recompute: bits */
     const char *layout;                     /* NULL: auto */
     int mbs, group;                         /* 0: 1; pp */
+    int bf16, wide;                         /* wide: no gradient of a handful of elements */
 };
 
 enum { PARITY_SEQ = 16, PARITY_GBS = 8 };
@@ -77,20 +78,29 @@ static inline struct system parity_system(void)
                         .eff_nvlink_alltoall = 0.5, .nic_B_per_s = 1e9, .nic_latency_s = 1e-6, .eff_nic = 0.5,
                         .eff_nic_alltoall = 0.5, .host_link_B_per_s = 1e10, .host_memory_B = 1e12,
                         .issue_s = 1e-6 };
-    s.peak_flop_per_s[DT_F32] = 1e10;
-    s.eff_gemm[DT_F32] = s.eff_grouped[DT_F32] = 0.5;
+    s.peak_flop_per_s[DT_F32] = s.peak_flop_per_s[DT_BF16] = 1e10;
+    s.eff_gemm[DT_F32] = s.eff_grouped[DT_F32] = s.eff_gemm[DT_BF16] = s.eff_grouped[DT_BF16] = 0.5;
     return s;
+}
+
+static inline void parity_widen(struct model *m)
+{
+    int32_t *width[] = { &m->hidden, &m->head_dim, &m->q_lora, &m->kv_lora, &m->qk_nope, &m->qk_rope, &m->v_dim,
+                         &m->ffn, &m->expert_ffn, &m->shared_ffn };
+    for (int i = 0; i < LEN(width); i++) *width[i] *= 4;
+    m->init_std /= 2;
 }
 
 static inline struct job parity_job(const struct fold *f, int seed, enum optimizer optimizer)
 {
     struct job j = { .model = parity_model(f->family), .stack = parity_stack() };
+    if (f->wide) parity_widen(&j.model);
     j.system = parity_system();
     struct plan *p = &j.plan;
     *p = (struct plan){ .model = "tiny", .system = "host", .stack = "moefold", .tp = f->tp, .cp = f->cp,
                         .pp = f->pp, .vpp = f->vpp, .etp = f->etp, .ep = f->ep, .schedule = -1,
                         .vpp_group = f->group, .mbs = f->mbs, .gbs = PARITY_GBS, .seq = PARITY_SEQ,
-                        .precision = PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute,
+                        .precision = f->bf16 ? PRECISION_BF16 : PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute,
                         .dispatcher = -1, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1,
                         .mtp = -1, .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01,
                         .beta1 = 0.9, .beta2 = 0.95, .adam_eps = 1e-8, .clip = 1, .seed = seed };

@@ -284,9 +284,9 @@ START_TEST(what_the_executor_does_not_run_is_refused)
     ck_assert_int_eq(parity_run(&p), ERR_CONFIG);
     has(p.d.text, "stack mcore-2510");
     p.j.stack.runs = 1;
-    p.j.plan.precision = PRECISION_BF16;
+    p.j.plan.precision = PRECISION_FP16;
     ck_assert_int_eq(parity_run(&p), ERR_CONFIG);
-    has(p.d.text, "bf16");
+    has(p.d.text, "fp16");
     p.j.plan.precision = PRECISION_FP32;
     p.ask.steps = 0;
     ck_assert_int_eq(parity_run(&p), ERR_CONFIG);

@@ -32,7 +32,7 @@ static void routed_free(struct routed *o)
 static struct routed run(const float *logit, const float *bias, int rows, const struct route_rule *r)
 {
     struct routed o = routed_init(rows, r);
-    ck_assert_int_eq(route_ref(o.score, o.perm, o.prob, o.mine, &o.gap, logit, bias, rows, r, o.scratch), OK);
+    ck_assert_int_eq(route_ref(o.score, o.perm, o.prob, o.mine, &o.gap, logit, bias, NULL, rows, r, o.scratch), OK);
     return o;
 }
 

@@ -76,8 +76,8 @@ static enum err verify_answer(struct arena *a, const struct args *args, const st
             ask.text_n = (int64_t)strlen(cfg_embedded[i].text);
         }
     TRY(verify_prepare(x, a, args, d));
-    x->v.a = (struct verify_side){ backend_cpu_launch, &kernels_ref };
-    x->v.b = (struct verify_side){ backend_cpu_launch, kernels_fast(0) };
+    x->v.a = (struct verify_side){ backend_cpu_table(&x->job.plan), &kernels_ref };
+    x->v.b = (struct verify_side){ backend_cpu_table(&x->job.plan), kernels_fast(0) };
     TRY(verify_run(&x->v, a, &x->pr, x->u, &x->job, &ask, d));
     verify_rows(x, a);
     const struct report_list list = { verify_cols, LEN(verify_cols), x->row, sizeof x->row[0], x->n };
