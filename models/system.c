@@ -77,6 +77,8 @@
       "fraction that alltoall reaches")                                                                      \
     X("nvlink.nvls_efficiency", NUMBER, eff_nvls, NONE, 0, 1, "0",                                           \
       "of an all-reduce that switches add up; 0: there is none")                                             \
+    X("nvlink.nvls_fill", NUMBER, nvls_fill_B, B, 0, 1e12, "0 B",                                            \
+      "of each GPU in that all-reduce's pipe; 0: counted in the ramp")                                       \
     X("nvlink.call", NUMBER, nvlink_call_s, S, 0, 1, "0 s", "of each collective")                            \
     X("nvlink.ramp", NUMBER, ramp_s, S, 0, 1, "0 s", "most that a hop loses until its pipe is full")                      \
     X("nvlink.ramp_bytes", NUMBER, ramp_B, B, 0, 1e12, "0 B", "sent, at which half of it is lost")           \

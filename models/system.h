@@ -44,6 +44,7 @@ struct system {
     int32_t domain;                                 /* GPUs                                                      */
     double nvlink_B_per_s, nvlink_latency_s, eff_nvlink, eff_nvlink_alltoall;
     double eff_nvls;                                /* all-reduce added up in the switch; 0: there is none       */
+    double nvls_fill_B;                             /* a GPU's part of its pipe; 0: in ramp_s                    */
     double nvlink_call_s;                           /* of each collective                                        */
     double ramp_s, ramp_B;                          /* a hop: ramp_s * B / (B + ramp_B) until its pipe is full */
     /* between domains, per GPU and direction */

@@ -44,13 +44,15 @@ static double ring_B_per_s(const struct system *s, const struct place *p)
 
 /* The faster of a ring and, inside a domain, of NVLS, where a rank sends its buffer once and the switch sends
  * each rank's share of the sum back through all: n + 1 of the buffer's n parts instead of 2 (n - 1) (NCCL
- * src/transport/nvls.cc). A ring wins on 2 to 4 GPUs, NVLS on more. */
+ * src/transport/nvls.cc). A ring wins on 2 to 4 GPUs, NVLS on more. Its pipe holds a chunk of every channel for
+ * every GPU: one of 72 takes 0.5 ms to fill. */
 static double allreduce_bytes_s(const struct system *s, const struct place *p, double wire_B)
 {
     const double ring_s = wire_B / ring_B_per_s(s, p);
     if (s->eff_nvls <= 0 || p->domains > 1) return ring_s;
     const double nvls_B = wire_B * (p->size + 1) / (2.0 * (p->size - 1));
-    return fmin(ring_s, nvls_B / (s->nvlink_B_per_s * s->eff_nvls));
+    const double pipe_B = p->size * s->nvls_fill_B, fill_B = pipe_B > 0 ? pipe_B * nvls_B / (pipe_B + nvls_B) : 0;
+    return fmin(ring_s, (nvls_B + fill_B) / (s->nvlink_B_per_s * s->eff_nvls));
 }
 
 /* What a collective of that many passes over the ring takes besides its bytes. The pipe of each hop fills as

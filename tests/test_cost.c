@@ -151,6 +151,9 @@ START_TEST(allreduce_takes_the_faster_way)
     struct place p = { .size = 8, .link = LINK_NVLINK, .domains = 1, .in_domain = 8, .same_rail = 1 };
     s->eff_nvls = 0.5;                  /* 9 / 14 of a ring's bytes at the same rate */
     assert_s(comm_s(&j, OP_ALL_REDUCE, p, 50e6), 1e-3 * 9 / 14 + 12e-6 + 1e-6);
+    s->nvls_fill_B = 50e6 * 9 / 14 / 8; /* a pipe of as many bytes as go: half of it is lost */
+    assert_s(comm_s(&j, OP_ALL_REDUCE, p, 50e6), 1.5e-3 * 9 / 14 + 12e-6 + 1e-6);
+    s->nvls_fill_B = 0;
     s->eff_nvls = 0.25;
     assert_s(comm_s(&j, OP_ALL_REDUCE, p, 50e6), 1e-3 + 12e-6 + 1e-6);
     s->nvlink_call_s = 3e-6;

@@ -27,14 +27,6 @@ static const struct { const char *name; double row, column; } bench[BENCHES] = {
     [COMBINE] = { "combine", 0.07, 0.12 },
 };
 
-/* Bounds not met, and why: the least that is asked is that this list is right. On GB200 twelve all-reduces on
- * 4 GPUs and five on 72 are met to 3.7 %, but each of the few on 72 moves the fit. Of B200's exchange kernels
- * all rows but one are of one ep: without them its figures are GB200's, and its framework calls take half as
- * long. */
-static const struct { enum bench bench; const char *system; } missed[] = {
-    { ALLREDUCE, "gb200-nvl72" }, { DISPATCH, "b200" }, { COMBINE, "b200" },
-};
-
 struct row {
     enum bench bench;
     int system;
@@ -362,12 +354,17 @@ static double shipped_error(const struct job *j, struct row *const *row, int n)
 }
 
 /* Where a fit that leaves rows out begins: at round figures that have not seen them; exchange kernels on B200
- * at those of GB200, the same chip, since nearly all of B200's rows are of one ep. */
+ * at those of GB200, the same chip, since nearly all of B200's rows are of one ep. The framework's calls are the
+ * host's time, which takes as much less there as a launch does. */
 static void begin(struct job *j, const struct knob *p, int n_knob, struct data *d, enum bench b)
 {
     for (int k = 0; k < n_knob; k++) *p[k].at = p[k].scale;
-    if ((b == DISPATCH || b == COMBINE) && !strcmp(j->system.name, "b200"))
-        j->system.exchange = d->job[find_system(d, "gb200-nvl72")].system.exchange;
+    if ((b != DISPATCH && b != COMBINE) || strcmp(j->system.name, "b200") != 0) return;
+    const struct system *twin = &d->job[find_system(d, "gb200-nvl72")].system;
+    const double host = j->system.issue_s / twin->issue_s;
+    j->system.exchange = twin->exchange;
+    j->system.exchange.call_s.dispatch *= host;
+    j->system.exchange.call_s.combine *= host;
 }
 
 /* Errors of the rows that the fit has not seen; `j` and the knobs that point into it are restored. */
@@ -406,13 +403,6 @@ static double column_error(struct data *d, struct job *j, const struct knob *p, 
     return columns > 1 ? median(e, n) : NAN;
 }
 
-static int is_missed(enum bench b, const char *system)
-{
-    for (int i = 0; i < LEN(missed); i++)
-        if (missed[i].bench == b && !strcmp(missed[i].system, system)) return 1;
-    return 0;
-}
-
 /* Prints one line and holds it against its bounds. */
 static void judge(struct data *d, enum bench b, int system)
 {
@@ -433,8 +423,7 @@ static void judge(struct data *d, enum bench b, int system)
            n < MIN_ROWS ? "  (listed only)" : "");
     const int met = one <= bench[b].row && !(bench[b].column > 0 && column > bench[b].column);
     if (n < MIN_ROWS) return;
-    ck_assert_msg(met != is_missed(b, j.system.name), "%s on %s: its bounds are %s", bench[b].name, j.system.name,
-                  met ? "met: take it from the list of missed ones" : "exceeded");
+    ck_assert_msg(met, "%s on %s: its bounds are exceeded", bench[b].name, j.system.name);
     ck_assert_msg(shipped <= bench[b].row, "%s on %s: shipped figures err by %.1f %%", bench[b].name, j.system.name,
                   100 * shipped);
 }
