@@ -36,8 +36,7 @@ static int gathers_all(const struct build *b)
     return emit_by_tokens(b) && b->j->plan.dispatcher == DISPATCHER_ALLGATHER;
 }
 
-/* Scores and counts; when rows move between ranks, everybody's counts and the sizes that follow from them. Where
- * they stay, a framework whose grouped products take their sizes from the host reads the counts all the same. */
+/* Scores and counts; when rows move between ranks, everybody's counts. */
 static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
 {
     const struct model *m = &b->j->model;
@@ -60,16 +59,25 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     if (gathers_all(b)) emit_allgather_plan(b, &k->to, k->score, mine);
     else if (emit_by_tokens(b)) emit_tokens_plan(b, &k->to, mine);
     else k->to.count = b->j->plan.routing.policy == ROUTING_PADDED ? mine : emit_gather(b, GROUP_TPEP, mine);
-    const int moves = k->to.count != mine || k->to.map;
+}
+
+/* The sizes that follow from counts. Where rows stay, a framework whose grouped products take their sizes from the
+ * host reads the counts all the same. */
+static void sizes(struct build *b, struct moe_kept *k)
+{
+    const int padded = b->j->plan.routing.policy == ROUTING_PADDED;
+    const int moves = b->pr->group_size[GROUP_TPEP] > 1 && (emit_by_tokens(b) || !padded);
     if (!moves && (b->j->stack.runs || !plan_host_reads(b->j))) return;
     const int size = emit_buf(b, 2, 1, DT_I32);
     if (moves) k->to.size = size;
-    struct op *sizes =
+    struct op *o =
         emit(b, OP_SIZES, STREAM_COMPUTE, GROUP_NONE,
              (struct io){ .write = { size }, .read = { k->to.map ? k->to.map : k->to.count } });
-    if (plan_host_reads(b->j)) sizes->flags |= OP_HOST_READS;
+    if (plan_host_reads(b->j)) o->flags |= OP_HOST_READS;
     if (!moves) emit_hold(b, size, 0, 0, 0);
-    if (gathers_all(b)) emit_allgather_pick(b, &k->to);
+    if (!gathers_all(b)) return;
+    build_scope(b, GRAPH_MOE);                  /* picks as many rows as the sizes say */
+    emit_allgather_pick(b, &k->to);
 }
 
 static int permute(struct build *b, int x, int perm)
@@ -190,7 +198,9 @@ static int experts_fwd(struct build *b, const struct moe_w *w, struct moe_kept *
 {
     const struct model *m = &b->j->model;
     const int first = b->pr->n_op;
+    const int late = !b->j->stack.runs;         /* a framework issues what needs no sizes before it waits for them */
     route(b, w, k);
+    if (!late) sizes(b, k);
     int base = 0;
     if (!b->j->stack.moe_overlap) {
         if (w->shared.fc1.w) build_scope(b, GRAPH_MOE_ROUTER);
@@ -198,6 +208,7 @@ static int experts_fwd(struct build *b, const struct moe_w *w, struct moe_kept *
     }
     build_scope(b, GRAPH_MOE_PREPROCESS);
     const int from = m->moe_latent ? emit_gemm(b, k->n, w->down) : k->n, x_send = to_send(b, from, &k->to);
+    if (late) sizes(b, k);
     b->part++;
     build_scope(b, GRAPH_MOE);
     k->prob = k->to.prob;
