@@ -6,7 +6,8 @@
 
 enum keep  { KEEP_MICRO, KEEP_WEIGHT, KEEP_GRADIENT, KEEP_OPTIMIZER, KEEP_METRIC,
              KEEP_CACHE };      /* MICRO: each has one; CACHE: workspaces and what else a framework never gives back */
-enum place_of_buf { PLACE_DEVICE, PLACE_HOST };
+enum place_of_buf { PLACE_DEVICE, PLACE_HOST,
+                    PLACE_PEER };      /* on the device, registered with peers: no allocator has it */
 
 struct buf {                        /* id 0 is no buffer                                                       */
     int64_t rows;                   /* capacity: the arena holds this many                                     */

@@ -4,6 +4,7 @@
  * get_multi_stream_cublas_workspace) and Megatron-LM 23e00ed (core/tensor_parallel/layers.py,
  * core/pipeline_parallel/schedules.py). */
 #include "models/build.h"
+#include "models/place.h"
 
 static int keep(struct build *b, int64_t rows, int cols, enum dtype t)
 {
@@ -103,6 +104,40 @@ static void keep_workspaces(struct build *b)
     for (int i = 0; i < 2 && own; i++) keep_bytes(b, s->blas_workspace_B);
 }
 
+/* ---- dispatchers ---- */
+
+/* DeepEP: rings of 20 multiprocessors, two a channel, for each rank of a host and each host (csrc/legacy/config.hpp
+ * get_nvl_buffer_size_hint, get_rdma_buffer_size_hint): what a token is, its source, 128 picks and scales. */
+static double deepep_B(const struct place *at, double token_B)
+{
+    enum { CHANNELS = 10, PEERS = 8, RECV = 256, RECV_FAR = 288, RECV_RDMA = 128 };
+    const int peers = at->size < PEERS ? at->size : PEERS, hosts = (at->size + PEERS - 1) / PEERS;
+    const double slot_B = token_B + 8 + 128 * (8 + 4) + 128 * 4;
+    const double far = hosts > 1 ? 2.0 * hosts * RECV_RDMA : 0;
+    return CHANNELS * slot_B * (peers * (hosts > 1 ? RECV_FAR : RECV) + far);
+}
+
+/* HybridEP: room for all tokens of all ranks, with weights for the domain's experts, and for those that come from
+ * each other domain: 3.5 GiB and 256 MiB of DeepSeek-V3 on 64 ranks of one domain, 392 MB more over eight (its
+ * implementation guide, section 4). One buffer serves both ways and all layers. */
+static double hybridep_B(const struct build *b, const struct place *at, double token_B)
+{
+    const double tok = (double)b->tok_sp, experts = (double)b->j->model.experts / at->domains;
+    return tok * at->size * (token_B + experts * dtype_B(DT_F32)) + tok * (at->domains - 1) * token_B;
+}
+
+/* Registered with peers once, and for ever: outside what a framework allocates. */
+static void keep_exchange(struct build *b)
+{
+    const int kind = b->j->plan.dispatcher;
+    const struct place at = place_of(b->j, GROUP_TPEP);
+    const double token_B = model_expert_in(&b->j->model) * dtype_B(b->act);
+    if (at.size == 1 || (kind != DISPATCHER_DEEPEP && kind != DISPATCHER_HYBRIDEP) || !runs(b, OP_GROUPED_WGRAD, 0))
+        return;
+    keep_bytes(b, kind == DISPATCHER_DEEPEP ? deepep_B(&at, token_B) : hybridep_B(b, &at, token_B));
+    b->pr->buf[b->pr->n_buf - 1].place = PLACE_PEER;
+}
+
 /* ---- pipeline ---- */
 
 int build_keep_holds_pipeline(const struct build *b)
@@ -116,6 +151,7 @@ void build_keep_stage(struct build *b)
     b->chunk = -1;
     if (b->j->stack.dummy_wgrad) keep_dummies(b);
     keep_workspaces(b);
+    keep_exchange(b);
     /* The variable with the input's gradient keeps the last one until the next backward has returned. */
     if (build_keep_holds_pipeline(b) && b->stage > 0)
         keep(b, b->tok_sp * layout_states(&b->j->plan.split, b->stage), b->j->model.hidden, b->act);

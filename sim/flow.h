@@ -24,7 +24,7 @@ static inline int flow_root(int key) { return key >> 1; }
 static inline double flow_B(const struct program *pr, int key)
 {
     const struct buf *b = &pr->buf[flow_root(key)];
-    return b->keep == KEEP_MICRO && b->place == PLACE_DEVICE ? (double)program_B(pr, flow_root(key)) : 0;
+    return b->keep == KEEP_MICRO && b->place != PLACE_HOST ? (double)program_B(pr, flow_root(key)) : 0;
 }
 
 #endif

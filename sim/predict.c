@@ -29,8 +29,8 @@ static struct predict_stage stage_parts(const struct cost *c, const struct peak 
     for (int i = 1; i < pr->n_buf; i++) {
         const struct buf *b = &pr->buf[i];
         const int32_t n = b->keep == KEEP_MICRO ? k->n[i] : b->stage == stage;
-        if (n == 0 || b->view || b->place != PLACE_DEVICE) continue;
-        *part_of(&m, c, i) += (double)program_B(pr, i) * n;
+        if (n == 0 || b->view || b->place == PLACE_HOST) continue;
+        *(b->place == PLACE_PEER ? &m.peers_B : part_of(&m, c, i)) += (double)program_B(pr, i) * n;
     }
     for (int i = 1; i < pr->n_op; i++) {
         const int32_t x = pr->op[i].graph == OP_GRAPH_INPUT ? pr->op[i].io.write[0] : 0;
@@ -38,7 +38,7 @@ static struct predict_stage stage_parts(const struct cost *c, const struct peak 
     }
     m.activations_B -= m.graphs_B;
     m.peak_B = predict_device_B(c->job, k->live_B);
-    m.overhead_B = m.peak_B - k->live_B + m.graphs_B;
+    m.overhead_B = m.peak_B - k->live_B + m.graphs_B + m.peers_B;
     return m;
 }
 
@@ -163,7 +163,8 @@ static void memory_of(struct predict *r, struct arena *a, const struct cost *c, 
             arena_B[s] = planned_B(c, s);
             r->stage[s].buffers_B += arena_B[s] - k[s].live_B;
             r->stage[s].peak_B = predict_device_B(c->job, arena_B[s]);
-            r->stage[s].overhead_B = r->stage[s].peak_B - arena_B[s] + r->stage[s].graphs_B;
+            r->stage[s].overhead_B =
+                r->stage[s].peak_B - arena_B[s] + r->stage[s].graphs_B + r->stage[s].peers_B;
         }
         if (r->stage[s].peak_B > r->stage[r->worst_stage].peak_B) r->worst_stage = s;
     }

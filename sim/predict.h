@@ -17,7 +17,8 @@ static inline double predict_room_B(const struct job *j)
 /* Parts of one GPU's memory when its stage holds most; they sum to peak_B, what is taken on the device. Activations live from forward to
  * backward, buffers within a pass; where memory is planned, buffers hold what alignment and gaps cost too. */
 struct predict_stage { double params_B, grads_B, optimizer_B, activations_B, buffers_B, overhead_B, peak_B;
-                       double graphs_B; };  /* of the overhead: inputs of CUDA graphs, each micro-batch in flight its own */
+                       double graphs_B,    /* of the overhead: inputs of CUDA graphs, each micro-batch in flight its own */
+                       peers_B; };          /* of the overhead: buffers of dispatchers, registered with peers */
 /* Lives of one shape that ops of one kind wrote: "ATTN [4096 x 16384 bf16]", their bytes, how many. */
 struct predict_alive { char what[64]; double bytes; int n; };
 enum { PREDICT_ALIVE = 12, PREDICT_PLANNED_ITEMS = 60000 };

@@ -284,6 +284,8 @@ const struct search_states *search_block_states(struct search_blocks *b, const s
 {
     struct key key = key_of(b, p, k);
     key.pp = b->space->grid[p->grid].pp > 1;
+    key.cp = b->space->grid[p->grid].cp;            /* a dispatcher's buffers hold a micro-batch's tokens */
+    key.mbs = p->mbs;
     void **at = memo_find(&b->memo[MEMO_STATES], b->arena, &key);
     if (*at) return *at;
     struct search_states *v = *at = arena_alloc(b->arena, sizeof *v);

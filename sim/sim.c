@@ -7,7 +7,7 @@ static double kept_B(const struct program *pr, int stage)
     double bytes = 0;
     for (int i = 1; i < pr->n_buf; i++) {
         const struct buf *b = &pr->buf[i];
-        if (b->keep != KEEP_MICRO && b->stage == stage && !b->view && b->place == PLACE_DEVICE)
+        if (b->keep != KEEP_MICRO && b->stage == stage && !b->view && b->place != PLACE_HOST)
             bytes += (double)program_B(pr, i);
     }
     return bytes;

@@ -321,6 +321,45 @@ START_TEST(exchanges_wait_for_compute)
 }
 END_TEST
 
+/* ---- buffers ---- */
+
+/* Bytes that stage 0's GPU registers with its peers. */
+static double registered_B(const char *flags, const char *dispatcher)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    double sum_B = 0;
+    test_job(&j, &a, arena_printf(&a, "%s dispatcher %s", flags, dispatcher));
+    program_build(&pr, &a, &j);
+    for (int i = 1; i < pr.n_buf; i++)
+        if (pr.buf[i].place == PLACE_PEER && pr.buf[i].stage == 0) sum_B += (double)buf_B(&pr.buf[i]);
+    arena_free(&a);
+    return sum_B;
+}
+
+/* HybridEP, 4096 tokens of 7168 and 64 ranks: 3.5 GiB and 256 MiB of weights in one domain (its guide, section
+ * 4); in eight, the weights of an eighth of the experts, and 392 MiB for the other seven. DeepEP: 10 channels of
+ * slots of 14336 + 8 + 1536 + 512 bytes; 8 peers x 256, or 8 x 288 and 2 x 8 hosts x 128. A stage without experts
+ * has none. */
+START_TEST(buffers_of_dispatchers)
+{
+    static const char rack[] = "model deepseek-v3 layers 4 system gb200-nvl72 gpus 64 ep 64 gbs 64 seq 4096";
+    static const char nodes[] = "model deepseek-v3 layers 4 system h100-sxm gpus 64 ep 64 gbs 64 seq 4096";
+    static const char node[] = "model deepseek-v3 layers 4 system h100-sxm gpus 8 ep 8 gbs 8 seq 4096";
+    static const char dense[] = "model deepseek-v3 layers 4 system h100-sxm gpus 16 pp 2 ep 8 gbs 16 seq 4096 "
+                                "layout Et|tttmL";
+    const double token_B = 7168 * 2, mib = 1 << 20, slot_B = 14336 + 8 + 1536 + 512;
+    ck_assert_double_eq(registered_B(rack, "alltoall"), 0);
+    ck_assert_double_eq(registered_B(rack, "hybridep"), 4096 * 64 * token_B + 256 * mib);
+    ck_assert_double_eq(registered_B(nodes, "hybridep"), 4096 * 64 * token_B + 32 * mib + 4096 * 7 * token_B);
+    ck_assert_double_eq_tol(4096 * 7 * token_B, 392 * mib, 0.001 * mib);
+    ck_assert_double_eq(registered_B(node, "deepep"), 10 * slot_B * 8 * 256);
+    ck_assert_double_eq(registered_B(nodes, "deepep"), 10 * slot_B * (8 * 288 + 2 * 8 * 128));
+    ck_assert_double_eq(registered_B(dense, "hybridep"), 0);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 /* said NULL: accepted; else refused in those words. */
@@ -385,6 +424,7 @@ int main(void)
     tcase_add_test(all, gathered_time_by_hand);
     tcase_add_loop_test(all, experts_do_the_same, 0, LEN(plans));
     tcase_add_test(all, programs_are_sound);
+    tcase_add_test(all, buffers_of_dispatchers);
     tcase_add_test(all, exchanges_wait_for_compute);
     tcase_add_test(all, queues_between_domains);
     tcase_add_test(all, other_refusals);

@@ -87,6 +87,7 @@ static const struct report_col stage_cols[] = {
     { "buffers_gib", "buffers", REPORT_GIB, offsetof(struct stage_row, part.buffers_B) },
     { "overhead_gib", "overhead", REPORT_GIB, offsetof(struct stage_row, part.overhead_B) },
     { "graphs_gib", "of it graphs", REPORT_GIB, offsetof(struct stage_row, part.graphs_B) },
+    { "peers_gib", "of it dispatcher", REPORT_GIB, offsetof(struct stage_row, part.peers_B) },
     { "peak_gib", "peak", REPORT_GIB, offsetof(struct stage_row, part.peak_B) },
     { NULL, " ", REPORT_TEXT, offsetof(struct stage_row, mark) },
 };
