@@ -2,7 +2,7 @@
 # The command line's contract: exit codes, one JSON document on stdout and nothing else there, one line on stderr that
 # begins "moefold: " for every refusal. Usage: test_cli.sh MOEFOLD JSON_CHECK, the program and one that reads JSON.
 set -u
-moefold=$(realpath "$1") json_check=$(realpath "$2")
+moefold=$(realpath "$1") json_check=$(realpath "$2") hf=$(dirname "$(realpath "$0")")/data/hf
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -39,7 +39,7 @@ answers() {
 # ---- no verb, unknown verbs, help ----
 "$moefold" >out 2>err; [ $? = 2 ] || bad "moefold alone: not exit 2"
 expect 2 frobnicate;                            says "frobnicate"
-for verb in predict search run verify compare validate draw list doctor; do
+for verb in predict search run import export verify compare validate draw list doctor; do
     expect 0 $verb --help
     grep -q -- '--json' out || bad "moefold $verb --help does not name --json"
 done
@@ -152,6 +152,18 @@ head -c 20000 saved/checkpoints/step-00000005/rank-00001.safetensors >cut && cp 
 expect 2 run --resume saved --steps 9;                 says "rank-00001.safetensors"; says "cut short"
 expect 2 run tiny-moe-8 --steps 1 --data ../data.bin --eval-split 2; says "--eval-split"
 answers 1 "steps[].step" run tiny-moe-1 --steps 6 --optimizer sgd --clip 0 --lr 1e6 --out wild; says "lower lr"
+
+# ---- import, export ----
+yes 0123456789 | head -c 4000 | tr 0-9 "\001-\012" >ascii.txt
+answers 0 "checkpoint" import $hf/mixtral --out taken
+answers 0 "steps[].loss" run --resume taken --steps 2 --seq 16 --gbs 4 --ranks 2 --ep 2 --save-every 2 --capacity worst --out trained --data ascii.txt
+answers 0 "out" export trained --out given
+[ "$(wc -c <given/model.safetensors)" = "$(wc -c <$hf/mixtral/model.safetensors)" ] || bad "export is not as large as what was imported"
+answers 0 "out" export taken --out same
+cmp -s same/model.safetensors $hf/mixtral/model.safetensors || bad "export of an import is not the same file"
+expect 2 export saved;                                 says "hf.json"
+expect 2 import here;                                  says "safetensors"
+expect 2 import nowhere;                               says "nowhere"
 
 # ---- validate ----
 cat >runs.csv <<'EOF'

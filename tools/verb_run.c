@@ -1,6 +1,7 @@
 /* moefold run: trains under a plan on this machine and leaves a directory that `compare` reads: plan.yaml (the
  * plan, every option), trace.mft (one span per op that happened), metrics.jsonl (one line a step), checkpoints/ (when
  * asked for), run.json (the answer). */
+#include "exec/hf.h"
 #include "exec/lr.h"
 #include "exec/train.h"
 #include "tools/answer.h"
@@ -226,7 +227,8 @@ static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
         .data = &r->data, .data_name = f->data, .eval_split = f->eval_split, .steps = f->steps, .traced = f->traced,
         .timeout_s = f->timeout_s, .kernels = f->kernels ? &kernels_ref : NULL, .evals = f->eval_split > 0,
         .eval_every = f->eval_every, .eval_steps = f->eval_steps, .save_every = f->save_every, .keep = f->keep,
-        .root = arena_printf(a, "%s/checkpoints", f->out), .resume = resume, .user = &r->log, .on_step = run_log_step,
+        .root = arena_printf(a, "%s/checkpoints", f->out), .resume = resume,
+        .carry = hf_carried, .user = &r->log, .on_step = run_log_step,
         .on_eval = run_log_eval
     };
 }

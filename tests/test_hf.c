@@ -1,0 +1,219 @@
+/* Truth from outside: small checkpoints that transformers wrote (tests/data/hf/make.py made them and PyTorch's answers). Read,
+ * run, and written back: logits, gradients and bytes. And upcycling: an MoE made of a dense checkpoint begins at its loss. */
+#include "exec/exec_param.h"
+#include "exec/hf.h"
+#include "exec/train.h"
+#include "tests/test.h"
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define DATA SOURCE_DIR "/tests/data/hf/"
+enum { VOCAB = 64, SEQ = 32 };
+static const char *const models[] = { "llama", "mixtral", "qwen3-moe", "deepseek-v3" };
+static char root[64];
+
+static void make_root(void)
+{
+    strcpy(root, "/tmp/moefold-hf-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(root));
+}
+
+static void run_shell(const char *command)
+{
+    ck_assert_msg(system(command) == 0, "%s", command);
+}
+
+static void drop_root(struct arena *a)
+{
+    run_shell(arena_printf(a, "rm -rf %s", root));
+}
+
+static const char *imported(struct arena *a, const char *from)
+{
+    struct diag d;
+    ck_assert_msg(hf_import(a, from, root, &d) == OK, "%s", d.text);
+    return arena_printf(a, "%s/step-00000000", root);
+}
+
+START_TEST(what_was_read_is_written_back)
+{
+    struct arena a = { 0 };
+    struct diag d;
+    make_root();
+    const char *from = arena_printf(&a, DATA "%s", models[_i]), *dir = imported(&a, from), *to = arena_printf(&a, "%s/back", root);
+    ck_assert_msg(hf_export(&a, dir, to, &d) == OK, "%s", d.text);
+    run_shell(arena_printf(&a, "cmp %s/model.safetensors %s/model.safetensors", from, to));
+    run_shell(arena_printf(&a, "cmp %s/config.json %s/config.json", from, to));
+    drop_root(&a);
+    arena_free(&a);
+}
+END_TEST
+
+/* ---- one step of a checkpoint under some plan ---- */
+
+struct trial {
+    struct arena a;
+    struct job j; struct program pr; struct unroll *u;
+    struct state state;
+    char *arena[8];
+    struct exec_result r;
+    struct diag d;
+};
+
+static float logits[SEQ * 128];                     /* where the launcher below puts them: of the first tp rank */
+static int logit_cols;
+
+static enum err keep_logits(const struct call *c)
+{
+    const struct operand x = c->read[0];
+    if (c->at.tp == 0 && x.rows * x.cols <= (int64_t)LEN(logits)) memcpy(logits, x.p, (size_t)(x.rows * x.cols) * sizeof(float));
+    if (c->at.tp == 0) logit_cols = (int)x.cols;
+    return backend_cpu_launch[OP_XENT_MAX](c);
+}
+
+static void put_state(void *user, int rank, const struct unroll *u, char *arena)
+{
+    const struct trial *s = user;
+    state_put(&s->state, rank, u, arena);
+}
+
+static void keep_arena(void *user, int rank, int step, const struct unroll *u, const char *arena)
+{
+    struct trial *s = user;
+    (void)step;
+    memcpy(s->arena[rank], arena, (size_t)u->arena_B);
+}
+
+static void trial_run(struct trial *s, const char *dir, const char *flags, const uint8_t *text, int64_t text_n)
+{
+    static launch *backend[OP_KIND_COUNT];
+    struct checkpoint_file c;
+    *s = (struct trial){ 0 };
+    test_job(&s->j, &s->a, arena_printf(&s->a, "model %s/model.yaml system host capacity worst mbs 1 seq 32 optimizer sgd lr 0 %s",
+                                        dir, flags));
+    program_build(&s->pr, &s->a, &s->j);
+    s->u = arena_alloc(&s->a, (size_t)s->pr.n_stage * sizeof *s->u);
+    ck_assert_msg(unroll_all(s->u, &s->a, &s->pr, &s->d) == OK, "%s", s->d.text);
+    for (int i = 0; i < s->pr.n_stage; i++) unroll_plan(&s->u[i], &s->a, &s->pr);
+    for (int i = 0; i < s->j.plan.gpus; i++)
+        s->arena[i] = arena_alloc(&s->a, (size_t)s->u[fold_coord(&s->j.plan, i).pp].arena_B);
+    state_make(&s->state, &s->a, &s->pr, &s->j);
+    ck_assert_msg(checkpoint_open(&c, &s->a, dir, &s->d) == OK, "%s", s->d.text);
+    ck_assert_msg(checkpoint_load(&c, &s->state, &s->j, &s->d) == OK, "%s", s->d.text);
+    checkpoint_close(&c);
+    memcpy(backend, backend_cpu_launch, sizeof backend);
+    backend[OP_XENT_MAX] = keep_logits;
+    const struct exec_ask ask = { .steps = 1, .text = text, .text_n = text_n, .poison = 1, .timeout_s = 60, .backend = backend,
+                                  .user = s, .before = put_state, .after_step = keep_arena };
+    ck_assert_msg(exec_run(&s->r, &s->a, &s->pr, s->u, &s->j, &ask, &s->d) == OK, "%s", s->d.text);
+}
+
+static void trial_close(struct trial *s)
+{
+    arena_free(&s->a);
+}
+
+/* Every tensor's gradient against PyTorch's, by the norm of the difference. */
+static void gradients_agree(struct trial *s, const char *model)
+{
+    struct safetensors want;
+    struct hf_tensor *all;
+    const char *type = strcmp(model, "qwen3-moe") == 0 ? "qwen3_moe" : strcmp(model, "deepseek-v3") == 0 ? "deepseek_v3" : model;
+    const int n = hf_tensors(&all, &s->a, &s->pr, &s->j.model, type);
+    int seen = 0;
+    ck_assert_msg(safetensors_open(&want, &s->a, arena_printf(&s->a, DATA "%s/truth/gradient.safetensors", model), &s->d) == OK,
+                  "%s", s->d.text);
+    for (int i = 0; i < n; i++) {
+        const struct param *q = &s->pr.param[all[i].param];
+        const struct safetensors_tensor *t = safetensors_find(&want, all[i].name);
+        if (!q->g) continue;                        /* the selection bias has none */
+        ck_assert_msg(t != NULL, "%s", all[i].name);
+        const int64_t count = safetensors_elements(t);
+        float *whole = arena_alloc(&s->a, (size_t)exec_param_elements(q) * sizeof *whole);
+        float *x = arena_alloc(&s->a, (size_t)count * sizeof *x), *y = arena_alloc(&s->a, (size_t)count * sizeof *y);
+        exec_param_gather(whole, &s->pr, s->u, &s->j, all[i].param, 1, s->arena);
+        hf_turn(x, whole + ((int64_t)all[i].expert * q->rows + all[i].row) * q->cols, &all[i], 1);
+        ck_assert_int_eq(safetensors_floats(y, &want, t, 0, count, &s->d), OK);
+        double off = 0, norm = 0;
+        for (int64_t k = 0; k < count; k++) {
+            off += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
+            norm += (double)y[k] * (double)y[k];
+        }
+        ck_assert_msg(sqrt(off) <= 1e-3 * sqrt(norm) && (norm > 0 || q->batch), "%s, %s: off by %.3g of its norm %.3g", model,
+                      all[i].name, sqrt(off / norm), sqrt(norm));
+        seen++;
+    }
+    ck_assert_int_eq(seen, want.n - (s->j.model.selection_bias ? s->j.model.layers - s->j.model.dense_layers : 0));
+    safetensors_close(&want);
+}
+
+static const char *const plans[] = { "gpus 1 gbs 1", "gpus 2 gbs 1 pp 2", "gpus 4 gbs 1 tp 2 cp 2" };
+
+START_TEST(logits_and_gradients_are_pytorchs)
+{
+    struct trial s;
+    struct arena a = { 0 };
+    struct safetensors want;
+    struct diag d;
+    make_root();
+    const char *model = models[_i / LEN(plans)], *dir = imported(&a, arena_printf(&a, DATA "%s", model));
+    ck_assert_msg(safetensors_open(&want, &a, arena_printf(&a, DATA "%s/truth/logits.safetensors", model), &d) == OK, "%s", d.text);
+    const struct safetensors_tensor *token = safetensors_find(&want, "token");
+    float y[SEQ * VOCAB], loss;
+    ck_assert_int_eq(safetensors_floats(y, &want, safetensors_find(&want, "logits"), 0, SEQ * VOCAB, &d), OK);
+    ck_assert_int_eq(safetensors_floats(&loss, &want, safetensors_find(&want, "loss"), 0, 1, &d), OK);
+    trial_run(&s, dir, plans[_i % LEN(plans)], want.data + token->at_B, token->bytes);
+    ck_assert_msg(fabs(s.r.step[0].loss - (double)loss) <= 1e-4, "%s: loss %.7g, PyTorch's %.7g", model, s.r.step[0].loss,
+                  (double)loss);
+    double most = 0;
+    for (int r = 0; r < SEQ && s.j.plan.gpus == 1; r++)
+        for (int c = 0; c < VOCAB; c++) most = fmax(most, fabs((double)logits[r * logit_cols + c] - (double)y[r * VOCAB + c]));
+    ck_assert_msg(most <= 1e-4, "%s: a logit is off by %.3g", model, most);
+    gradients_agree(&s, model);
+    safetensors_close(&want);
+    trial_close(&s);
+    drop_root(&a);
+    arena_free(&a);
+}
+END_TEST
+
+/* ---- what is wrong is named ---- */
+
+START_TEST(wrong_checkpoints_are_refused)
+{
+    struct arena a = { 0 };
+    struct diag d;
+    make_root();
+    const char *at = arena_printf(&a, "%s/hf", root);
+    run_shell(arena_printf(&a, "mkdir %s && cp " DATA "mixtral/config.json " DATA "llama/model.safetensors %s", at, at));
+    ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
+    ck_assert_msg(strstr(d.text, "the config's model needs") != NULL, "%s", d.text);
+    run_shell(arena_printf(&a, "cp " DATA "mixtral/model.safetensors %s && sed -i 's/\"num_local_experts\": 4/\"num_local_experts\": 3/' %s/config.json",
+                           at, at));
+    ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
+    ck_assert_msg(strstr(d.text, "gate.weight is 4 x 16") != NULL, "%s", d.text);
+    run_shell(arena_printf(&a, "cp " DATA "mixtral/config.json %s && truncate -s 9000 %s/model.safetensors", at, at));
+    ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
+    ck_assert_msg(strstr(d.text, "cut short") != NULL, "%s", d.text);
+    ck_assert_int_eq(hf_import(&a, "/nowhere", root, &d), ERR_IO);
+    drop_root(&a);
+    arena_free(&a);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("hf");
+    TCase *t = tcase_create("hf");
+    tcase_set_timeout(t, 240);
+    tcase_add_loop_test(t, what_was_read_is_written_back, 0, LEN(models));
+    tcase_add_loop_test(t, logits_and_gradients_are_pytorchs, 0, LEN(models) * LEN(plans));
+    tcase_add_test(t, wrong_checkpoints_are_refused);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    const int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
