@@ -28,6 +28,8 @@ void build_bucket_reduce_tables(struct build *b);
 enum { BUILD_OWN = -1 };        /* no turn: buffers of its own                                             */
 /* Whether buckets shared by this group are cut. */
 int build_shard_cuts(const struct build *b, enum group share);
+/* Whether the host updates the next bucket, of `part` elements, so that its share stays near plan.offload_optimizer. */
+int build_shard_on_host(struct build *b, int64_t part);
 /* The buckets since the last unit are one: build.n_unit - 1. */
 void build_shard_close(struct build *b);
 /* A half of a chunk begins: buffers that units take in turn are new ones. */

@@ -14,6 +14,15 @@ int build_shard_cuts(const struct build *b, enum group share)
     return b->j->plan.fsdp && b->pr->group_size[share] > 1;
 }
 
+int build_shard_on_host(struct build *b, int64_t part)
+{
+    b->states += part;
+    const double most = b->j->plan.offload_optimizer * (double)b->states;
+    if (most <= 0 || (double)(b->on_host + part) > most * (1 + 1e-9)) return 0;
+    b->on_host += part;
+    return 1;
+}
+
 void build_shard_close(struct build *b)
 {
     if (!b->bound) return;

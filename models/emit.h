@@ -35,6 +35,7 @@ struct build {
     const struct recipe *recipe;
     struct copies *copies;              /* cap_buf of them; NULL: products read what they are given */
     int32_t low_weights;
+    int64_t states, on_host;            /* elements with optimizer states so far; of them, updated by the host */
     struct bound *bound;                /* by buffer; NULL: no bucket is cut (build_shard.c)        */
     struct gathered *unit; int32_t n_unit, cap_unit, unit_from;     /* from: its first bucket, while it is open */
     struct pool pool[32]; int32_t n_pool;   /* of the chunk's half at hand                          */

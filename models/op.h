@@ -97,7 +97,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(PICK_BWD, MEMORY, "dscore <- dprob, perm")     /* zero where no row is */                                   \
     X(SCATTER_ADD, COMM, "g+ <- x")                  /* the sum over members of my part of x is added to g */     \
     X(OFFLOAD, OFFLOAD, "y <- x")                    /* to the host */                                            \
-    X(RELOAD, OFFLOAD, "y <- x")                     /* from the host */
+    X(RELOAD, OFFLOAD, "y <- x")                     /* from the host */                                          \
+    X(HOST_ADAMW, OPTIM, "master+, m+, v+ <- g, metric") /* of my part, by the host, whose thread does it */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,

@@ -8,8 +8,8 @@
 static enum err unknown(const char *word, struct diag *d)
 {
     return fail(d, ERR_CONFIG,
-                "offload %s: not known: give none, layers:N, or modules among attn_norm, qkv_linear, core_attn, "
-                "attn_proj, mlp_norm, expert_fc1 and moe_act, joined by +",
+                "offload %s: not known: give none, layers:N, optimizer:F, or modules among attn_norm, qkv_linear, "
+                "core_attn, attn_proj, mlp_norm, expert_fc1 and moe_act, joined by +",
                 cfg_shown(word).text);
 }
 
@@ -22,6 +22,13 @@ static enum err fill_word(struct plan *p, const char *word, struct diag *d)
         if (*end || end == word + 7 || n < 1 || n > 1000)
             return fail(d, ERR_CONFIG, "offload %s: give a whole number of layers from 1 to 1000", word);
         p->offload_layers = (int32_t)n;
+        return OK;
+    }
+    if (strncmp(word, "optimizer:", 10) == 0) {
+        const double share = strtod(word + 10, &end);
+        if (*end || end == word + 10 || !(share > 0 && share <= 1))
+            return fail(d, ERR_CONFIG, "offload %s: give a share above 0, up to 1", word);
+        p->offload_optimizer = share;
         return OK;
     }
     for (int m = OFFLOAD_ATTN_NORM; m <= OFFLOAD_MOE_ACT; m++)
@@ -37,6 +44,7 @@ enum err plan_memory_fill(struct plan *p, struct diag *d)
     char text[sizeof p->offload], *rest = text, *word;
     memcpy(text, p->offload, sizeof text);
     p->offload_layers = p->offload_modules = 0;
+    p->offload_optimizer = 0;
     if (!*text || strcmp(text, "none") == 0) return OK;     /* a plan made in code may leave it out */
     while ((word = strtok_r(rest, "+", &rest))) TRY(fill_word(p, word, d));
     return OK;
@@ -44,7 +52,8 @@ enum err plan_memory_fill(struct plan *p, struct diag *d)
 
 static enum err check_offered(const struct plan *p, const struct stack *s, struct diag *d)
 {
-    const int asked = p->offload_modules | (p->offload_layers > 0) << OFFLOAD_LAYERS;
+    const int asked = p->offload_modules | (p->offload_layers > 0) << OFFLOAD_LAYERS |
+                      (p->offload_optimizer > 0) << OFFLOAD_OPTIMIZER;
     for (int m = OFFLOAD_ATTN_NORM; m < OFFLOAD_COUNT; m++)
         if (asked & ~s->offloads & 1 << m)
             return fail(d, ERR_CONFIG,
@@ -91,6 +100,23 @@ static enum err check_modules(const struct plan *p, const struct model *m, struc
     return OK;
 }
 
+static enum err check_optimizer(const struct job *j, struct diag *d)
+{
+    const struct plan *p = &j->plan;
+    if (!(p->offload_optimizer > 0)) return OK;
+    if (p->optimizer != OPTIMIZER_ADAMW)
+        return fail(d, ERR_CONFIG, "offload optimizer:%g needs optimizer adamw: set it, or offload none",
+                    p->offload_optimizer);
+    if (p->master != MASTER_FP32 || p->precision == PRECISION_FP32)
+        return fail(d, ERR_CONFIG, "offload optimizer:%g needs master fp32 beside weights of less: set offload none",
+                    p->offload_optimizer);
+    if (!(j->system.host_update_B_per_s > 0))
+        return fail(d, ERR_CONFIG,
+                    "offload optimizer:%g needs host.update of system %s, which is 0: give it, or set offload none",
+                    p->offload_optimizer, j->system.name);
+    return OK;
+}
+
 static enum err check_fsdp(const struct job *j, struct diag *d)
 {
     const struct plan *p = &j->plan;
@@ -109,6 +135,7 @@ enum err plan_memory_check(const struct job *j, struct diag *d)
 {
     TRY(check_fsdp(j, d));
     TRY(check_offered(&j->plan, &j->stack, d));
+    TRY(check_optimizer(j, d));
     TRY(check_layers(&j->plan, &j->model, d));
     return check_modules(&j->plan, &j->model, d);
 }

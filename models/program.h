@@ -54,6 +54,7 @@ struct bucket {
     int32_t w, g, master, m, v;     /* root buffers (w may be a view of g); master, m, v: one rank's part; 0: none             */
     int32_t whole, whole_g;         /* 0: w and g are whole. Else they are one rank's part too, and parameters are views of
                                        these, which stand for what is gathered and added to in turn (build_shard.c)          */
+    int32_t host_master, host_g;    /* 0; or the host's copies of master and of my part of g: m and v are there too          */
     uint8_t sum_group;              /* all-reduced over this first: NONE, TP (replicated), KV, or EMBED                       */
     uint8_t share_group;            /* then cut over this: DPCP or EDP                                                        */
     int16_t copies;                 /* ranks outside share_group that hold the same (the size of sum_group)                   */

@@ -108,6 +108,8 @@
     X("host.link", NUMBER, host_link_B_per_s, B_PER_S, 1e3, 1e16, 0,                                         \
       "GPU to host memory, per GPU and direction")                                                           \
     X("host.memory", NUMBER, host_memory_B, B, 0, 1e15, 0, "host memory for each GPU")                       \
+    X("host.update", NUMBER, host_update_B_per_s, B_PER_S, 0, 1e16, "0 B/s",                                 \
+      "host memory read and written by AdamW on the host, per GPU; 0: unknown")                              \
     X("host.issue", NUMBER, issue_s, S, 0, 1, 0, "host time to launch one kernel")                           \
     X("host.call", NUMBER, call_s, S, 0, 1, "0 s", "of one call of a Python framework; 0: as a launch")      \
     X("host.graph", NUMBER, graph_s, S, 0, 1, "0 s", "to launch a captured graph; 0: as a kernel")           \

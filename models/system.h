@@ -54,6 +54,7 @@ struct system {
     struct system_exchange exchange;
     /* host */
     double host_link_B_per_s, host_memory_B;        /* per GPU                                                   */
+    double host_update_B_per_s;                     /* host memory that an optimizer's update reaches, per GPU; 0: unknown */
     double issue_s;                                 /* host time to launch one kernel                            */
     double call_s;                                  /* of one call of a framework in Python; 0: as a launch      */
     double graph_s;                                 /* to launch a captured graph; 0: as a kernel                */

@@ -69,6 +69,9 @@ static double alone_s(const struct cost *c, int op, const int64_t even[2])
     case FAMILY_ATTENTION: return cost_attention_s(c, &w, o->kind == OP_ATTN_BWD);
     case FAMILY_COMM: case FAMILY_P2P: return cost_comm_s(c, o, &w);
     case FAMILY_HOST: return cost_host_s(c, operand_B(c->pr, o)) + more_kernels_s(c, op);
+    case FAMILY_OPTIM:
+        if (o->kind == OP_HOST_ADAMW) return (w.read_B + w.write_B) / c->job->system.host_update_B_per_s;
+        return cost_memory_s(c, (enum op_kind)o->kind, &w) + more_kernels_s(c, op);
     case FAMILY_OFFLOAD: return cost_host_s(c, w.write_B);
     default: return cost_memory_s(c, (enum op_kind)o->kind, &w) + more_kernels_s(c, op);
     }

@@ -133,6 +133,45 @@ START_TEST(host_is_too_small)
 }
 END_TEST
 
+/* ---- the optimizer ---- */
+
+/* Bytes kept for ever, on device (0) or host. */
+static double states_B(const struct program *pr, int host)
+{
+    double sum_B = 0;
+    for (int i = 1; i < pr->n_buf; i++)
+        if (pr->buf[i].keep == KEEP_OPTIMIZER && (pr->buf[i].place == PLACE_HOST) == host)
+            sum_B += (double)buf_B(&pr->buf[i]);
+    return sum_B;
+}
+
+/* All on the host: moments leave, 8 bytes a parameter; the host has 16 with its copies of gradient and master. Half:
+ * within a bucket of it. Down and up 4 bytes, and 28 pass the host's memory. */
+START_TEST(optimizer_on_host)
+{
+    struct made none, half, all;
+    sound_make(&none, DENSE);
+    sound_make(&half, DENSE "offload optimizer:0.5");
+    sound_make(&all, DENSE "offload optimizer:1");
+    const double part = states_B(&none.pr, 0) / 12, up_s = 4 * part / all.j.system.host_link_B_per_s;
+    ck_assert_double_eq(states_B(&all.pr, 0), 4 * part);
+    ck_assert_double_eq(states_B(&all.pr, 1), 16 * part);
+    ck_assert_double_eq(all.r.host_B, 16 * part);
+    ck_assert_double_eq(copied_B(&all.pr, OP_OFFLOAD), 4 * part);
+    ck_assert_double_eq(copied_B(&all.pr, OP_RELOAD), 4 * part);
+    ck_assert_double_eq_tol(states_B(&half.pr, 1), 8 * part, 16 * 1.1e9 / 8);
+    ck_assert_double_lt(states_B(&half.pr, 1), 8 * part + 1);
+    const double update_s = 28 * part / all.j.system.host_update_B_per_s;
+    ck_assert_double_gt(all.r.step_s - none.r.step_s, update_s);
+    ck_assert_double_lt(all.r.step_s - none.r.step_s, update_s + 2 * up_s);
+    ck_assert_double_gt(half.r.step_s, none.r.step_s);
+    ck_assert_double_lt(half.r.step_s, all.r.step_s);
+    arena_free(&none.arena);
+    arena_free(&half.arena);
+    arena_free(&all.arena);
+}
+END_TEST
+
 /* ---- soundness ---- */
 
 static const char *const sound[] = {
@@ -140,6 +179,8 @@ static const char *const sound[] = {
     "model llama3-70b layers 6 gpus 8 gbs 16 offload layers:5 fsdp 1",
     "model llama3-8b layers 5 gpus 8 tp 2 gbs 8 precision fp8-cs fp8-param-gather 1 fsdp 1 offload layers:2",
     "model qwen3-30b-a3b layers 4 gpus 8 ep 8 gbs 16 offload layers:3",
+    "model qwen3-30b-a3b layers 4 gpus 8 ep 4 gbs 16 offload layers:2+optimizer:1",
+    "model qwen3-30b-a3b layers 4 gpus 16 pp 2 ep 4 gbs 32 offload optimizer:0.4+core_attn",
     "model qwen3-30b-a3b layers 4 gpus 16 pp 2 ep 8 gbs 64 offload expert_fc1+moe_act+core_attn",
     "model qwen3-30b-a3b layers 8 gpus 16 pp 2 vpp 2 ep 8 gbs 64 offload attn_norm+qkv_linear+mlp_norm",
     "model deepseek-v3 layers 6 gpus 8 ep 8 gbs 16 dispatcher hybridep offload core_attn+attn_proj+expert_fc1",
@@ -154,6 +195,7 @@ START_TEST(programs_are_sound)
     sound_make(&m, arena_printf(&text, "system h100-sxm stack %s seq 4096 %s",
                                 _i % 2 ? "mcore-2510" : "mcore-2608", sound[_i]));
     ck_assert_double_gt(copied_B(&m.pr, OP_RELOAD), 0);
+    ck_assert_double_gt(m.r.host_B, 0);
     sound_check(&m, sound[_i]);
     arena_free(&m.arena);
     arena_free(&text);
@@ -196,6 +238,11 @@ START_TEST(refusals)
         { DENSE "offload layers:8", { "layers:8", "of 8 layers", "7 at most", NULL } },
         { DENSE "offload layers:x", { "layers:x", "whole number", NULL } },
         { DENSE "offload layers:0", { "layers:0", "1 to 1000", NULL } },
+        { DENSE "offload optimizer:1.5", { "optimizer:1.5", "up to 1", NULL } },
+        { DENSE "offload optimizer:1 optimizer sgd", { "optimizer:1", "adamw", NULL } },
+        { DENSE "offload optimizer:1 master remainder", { "optimizer:1", "master fp32", NULL } },
+        { "model llama3-70b layers 8 system a100-pcie gpus 8 gbs 16 seq 4096 offload optimizer:1",
+          { "host.update", "a100-pcie", NULL } },
         { DENSE "offload core_atn", { "core_atn", "not known", "core_attn", NULL } },
         { DENSE "offload attn_proj", { "attn_proj", "needs core_attn", NULL } },
         { DENSE "offload moe_act", { "needs experts", "llama3-70b", NULL } },
@@ -223,6 +270,7 @@ int main(void)
     tcase_add_test(all, bytes_of_experts);
     tcase_add_test(all, host_of_a_pipeline);
     tcase_add_test(all, host_is_too_small);
+    tcase_add_test(all, optimizer_on_host);
     tcase_add_loop_test(all, programs_are_sound, 0, LEN(sound));
     tcase_add_test(all, slow_links_are_sound);
     tcase_add_test(all, slower_ops_never_help);
