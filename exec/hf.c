@@ -133,13 +133,18 @@ void hf_turn(float *to, const float *from, const struct hf_tensor *t, int back)
     }
 }
 
+void hf_model_make(struct hf_model *h, struct arena *a)
+{
+    program_build(&h->pr, a, &h->job);
+    state_make(&h->state, a, &h->pr, &h->job);
+}
+
 enum err hf_model_open(struct hf_model *h, struct arena *a, const char *model, int mtp, struct diag *d)
 {
     const char *const flag[][2] = { { "model", model }, { "system", "host" }, { "precision", "fp32" } };
     const char *const none[][2] = { { "model", model }, { "system", "host" }, { "precision", "fp32" }, { "mtp", "0" } };
     TRY(plan_read_job(&h->job, a, NULL, mtp ? LEN(flag) : LEN(none), mtp ? flag : none, 1, d));
     h->job.model.mtp = h->job.plan.mtp;
-    program_build(&h->pr, a, &h->job);
-    state_make(&h->state, a, &h->pr, &h->job);
+    hf_model_make(h, a);
     return OK;
 }

@@ -23,7 +23,9 @@ void hf_turn(float *to, const float *from, const struct hf_tensor *t, int back);
 
 /* A one-rank job, its program and its state, as import, export and upcycle work on them. */
 struct hf_model { struct job job; struct program pr; struct state state; };
-/* model: a name or a path, as of a plan. */
+/* Program and state (zeros) of a job that is there. */
+void hf_model_make(struct hf_model *h, struct arena *a);
+/* The same from a model's name or path, as of a plan; mtp 0: without MTP. */
 enum err hf_model_open(struct hf_model *h, struct arena *a, const char *model, int mtp, struct diag *d);
 
 /* Reads `dir` into a checkpoint under `root` at step 0. ERR_CONFIG names a tensor that is missing, has another shape than

@@ -39,7 +39,7 @@ answers() {
 # ---- no verb, unknown verbs, help ----
 "$moefold" >out 2>err; [ $? = 2 ] || bad "moefold alone: not exit 2"
 expect 2 frobnicate;                            says "frobnicate"
-for verb in predict search run import export verify compare validate draw list doctor; do
+for verb in predict search run import export upcycle verify compare validate draw list doctor; do
     expect 0 $verb --help
     grep -q -- '--json' out || bad "moefold $verb --help does not name --json"
 done
@@ -161,6 +161,12 @@ answers 0 "out" export trained --out given
 [ "$(wc -c <given/model.safetensors)" = "$(wc -c <$hf/mixtral/model.safetensors)" ] || bad "export is not as large as what was imported"
 answers 0 "out" export taken --out same
 cmp -s same/model.safetensors $hf/mixtral/model.safetensors || bad "export of an import is not the same file"
+answers 0 "checkpoint" import $hf/llama --out dense
+answers 0 "parent checkpoint" upcycle dense --experts 4 --topk 2 --granularity 2 --out wide
+answers 0 "steps[].loss" run --resume wide --steps 2 --seq 16 --gbs 4 --ranks 2 --ep 2 --capacity worst --data ascii.txt --out wider
+expect 2 upcycle dense --granularity 5;                says "ffn = 24"
+expect 2 upcycle dense --experts 4 --topk 3 --granularity 2; says "--topk 3"
+expect 2 upcycle wide;                                 says "already"
 expect 2 export saved;                                 says "hf.json"
 expect 2 import here;                                  says "safetensors"
 expect 2 import nowhere;                               says "nowhere"

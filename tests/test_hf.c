@@ -3,6 +3,7 @@
 #include "exec/exec_param.h"
 #include "exec/hf.h"
 #include "exec/train.h"
+#include "exec/upcycle.h"
 #include "tests/test.h"
 #include <math.h>
 #include <stdio.h>
@@ -178,6 +179,37 @@ START_TEST(logits_and_gradients_are_pytorchs)
 }
 END_TEST
 
+/* ---- upcycling ---- */
+
+static const struct { struct upcycle_ask ask; const char *plan; } upcycled[] = {
+    { { 4, 2, 1, 7, NULL }, "gpus 1 gbs 1" }, { { 8, 3, 1, 8, NULL }, "gpus 2 gbs 2 ep 2" }, { { 8, 2, 2, 9, NULL }, "gpus 1 gbs 1" },
+    { { 8, 4, 2, 10, NULL }, "gpus 4 gbs 4 ep 4" }, { { 12, 4, 4, 11, NULL }, "gpus 2 gbs 1 tp 2 etp 2" },
+};
+
+START_TEST(an_upcycled_model_begins_at_its_parents_loss)
+{
+    struct arena a = { 0 };
+    struct trial dense, moe;
+    struct diag d;
+    uint8_t text[256];
+    make_root();
+    for (int i = 0; i < LEN(text); i++) text[i] = (uint8_t)(i * i % VOCAB);
+    const char *dir = imported(&a, DATA "llama");
+    struct upcycle_ask ask = upcycled[_i].ask;
+    ask.root = arena_printf(&a, "%s/moe", root);
+    ck_assert_msg(upcycle(&a, dir, &ask, &d) == OK, "%s", d.text);
+    trial_run(&moe, arena_printf(&a, "%s/step-00000000", ask.root), upcycled[_i].plan, text, LEN(text));
+    trial_run(&dense, dir, arena_printf(&a, "gpus 1 gbs %d", moe.j.plan.gbs), text, LEN(text));
+    ck_assert_int_eq(moe.j.model.experts, ask.experts);
+    ck_assert_msg(fabs(moe.r.step[0].loss - dense.r.step[0].loss) <= 1e-5, "%s: loss %.7g, the parent's %.7g", upcycled[_i].plan,
+                  moe.r.step[0].loss, dense.r.step[0].loss);
+    trial_close(&moe);
+    trial_close(&dense);
+    drop_root(&a);
+    arena_free(&a);
+}
+END_TEST
+
 /* ---- what is wrong is named ---- */
 
 START_TEST(wrong_checkpoints_are_refused)
@@ -209,6 +241,7 @@ int main(void)
     tcase_set_timeout(t, 240);
     tcase_add_loop_test(t, what_was_read_is_written_back, 0, LEN(models));
     tcase_add_loop_test(t, logits_and_gradients_are_pytorchs, 0, LEN(models) * LEN(plans));
+    tcase_add_loop_test(t, an_upcycled_model_begins_at_its_parents_loss, 0, LEN(upcycled));
     tcase_add_test(t, wrong_checkpoints_are_refused);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

@@ -12,6 +12,7 @@ static const struct verb verbs[] = {
     { "run",     verb_run,     "train under a plan on this machine; writes metrics and a trace" },
     { "import",  verb_import,  "a checkpoint of Hugging Face as one of ours" },
     { "export",  verb_export,  "a checkpoint as Hugging Face has it" },
+    { "upcycle", verb_upcycle, "an MoE made of a dense checkpoint" },
     { "verify",  verb_verify,  "one program on two backends, compared op by op" },
     { "compare", verb_compare, "predicted beside measured, op by op, of a directory that run wrote" },
     { "validate", verb_validate, "measured runs of others, predicted: errors, where they sit, signs of changes" },
@@ -33,7 +34,7 @@ static void usage(FILE *to)
 static enum err no_verb(const char *word, struct diag *d)
 {
     return fail(d, ERR_CONFIG,
-                "no verb is called '%s'; the verbs are predict, search, run, import, export, verify, compare, validate, draw, list, doctor",
+                "no verb is called '%s'; the verbs are predict, search, run, import, export, upcycle, verify, compare, validate, draw, list, doctor",
                 word);
 }
 

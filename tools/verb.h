@@ -10,6 +10,7 @@ enum err verb_search(int argc, char **argv, struct diag *d);
 enum err verb_run(int argc, char **argv, struct diag *d);
 enum err verb_import(int argc, char **argv, struct diag *d);
 enum err verb_export(int argc, char **argv, struct diag *d);
+enum err verb_upcycle(int argc, char **argv, struct diag *d);
 enum err verb_verify(int argc, char **argv, struct diag *d);
 enum err verb_compare(int argc, char **argv, struct diag *d);
 enum err verb_validate(int argc, char **argv, struct diag *d);
