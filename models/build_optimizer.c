@@ -30,8 +30,8 @@ static int part_of(struct build *b, int buf, int64_t part)
     return b->pr->buf[buf].rows == part ? buf : emit_view(b, buf, 0, part);
 }
 
-/* Gradients go down while others are updated; the host's thread, which issues nothing meanwhile, does one bucket after
- * the other (--overlap-cpu-optimizer-d2h-h2d). */
+/* Gradients go down while others are updated; the host's thread, which issues nothing meanwhile, does
+ * one bucket after the other (--overlap-cpu-optimizer-d2h-h2d). */
 static void send_gradient(struct build *b, const struct bucket *k)
 {
     b->layer = k->layer;
