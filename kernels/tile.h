@@ -83,6 +83,18 @@ static inline void tile_product(float *c, int64_t ldc, struct tile_matrix a, con
     else tile_all(c, ldc, a, panel, nk, nm, nn, add, TILE_VECS);
 }
 
+/* Lanes of x, then of y, by index. */
+static inline tile_vec tile_pick(tile_vec x, tile_vec y, tile_mask at)
+{
+#ifdef __clang__                        /* which shuffles by constants only */
+    tile_vec r;
+    for (int j = 0; j < TILE_LANES; j++) r[j] = at[j] < TILE_LANES ? x[at[j]] : y[at[j] - TILE_LANES];
+    return r;
+#else
+    return __builtin_shuffle(x, y, at);
+#endif
+}
+
 /* r[i][j] becomes r[j][i]. */
 static inline void tile_transpose(tile_vec r[TILE_LANES])
 {
@@ -97,8 +109,8 @@ static inline void tile_transpose(tile_vec r[TILE_LANES])
         for (int i = 0; i < TILE_LANES; i++) {
             if (i & s) continue;
             const tile_vec x = r[i], y = r[i + s];
-            r[i] = __builtin_shuffle(x, y, low);
-            r[i + s] = __builtin_shuffle(x, y, high);
+            r[i] = tile_pick(x, y, low);
+            r[i + s] = tile_pick(x, y, high);
         }
     }
 }

@@ -22,8 +22,9 @@ static const struct hf_key gqa_keys[] = {
     { "head_dim", { "head_dim" } },
 };
 static const struct hf_key mla_keys[] = {
-    { "q_lora", { "q_lora_rank" } },        { "kv_lora", { "kv_lora_rank" } }, { "qk_nope", { "qk_nope_head_dim" } },
-    { "qk_rope", { "qk_rope_head_dim" } },  { "v_dim", { "v_head_dim" } },
+    { "q_lora", { "q_lora_rank" } },       { "kv_lora", { "kv_lora_rank" } },
+    { "qk_nope", { "qk_nope_head_dim" } }, { "qk_rope", { "qk_rope_head_dim" } },
+    { "v_dim", { "v_head_dim" } },
 };
 static const struct hf_key moe_keys[] = {
     { "experts", { "n_routed_experts", "num_experts", "num_local_experts" } },
@@ -40,7 +41,7 @@ static const struct hf_key moe_keys[] = {
 struct hf_family {
     const char *type;
     int moe, mla;
-    const char *expert_ffn;                 /* their key for an expert's width                                    */
+    const char *expert_ffn; /* their key for an expert's width                                    */
     const char *fixed[HF_FIXED][2];
 };
 #define DEEPSEEK_V3                                                                                              \
@@ -48,12 +49,23 @@ struct hf_family {
     { { "norm_topk", "1" }, { "score", "sigmoid" }, { "selection_bias", "1" }, { "attention", "mla" } }
 static const struct hf_family families[] = {
     { "llama", 0, 0, NULL, { { "norm_eps", "1e-6" } } },
-    { "mixtral", 1, 0, "intermediate_size", { { "norm_topk", "1" }, { "norm_eps", "1e-5" }, { "rope_theta", "1e6" } } },
+    { "mixtral",
+      1,
+      0,
+      "intermediate_size",
+      { { "norm_topk", "1" }, { "norm_eps", "1e-5" }, { "rope_theta", "1e6" } } },
     { "qwen2_moe", 1, 0, "moe_intermediate_size", { { "norm_topk", "0" }, { "bias", "qkv" } } },
     { "qwen3_moe", 1, 0, "moe_intermediate_size", { { "norm_topk", "0" }, { "qk_norm", "1" } } },
-    { "gpt_oss", 1, 0, "intermediate_size",
-      { { "norm_topk", "1" }, { "sinks", "1" }, { "bias", "qkv+o+mlp+router" }, { "rope_theta", "150000" },
-        { "norm_eps", "1e-5" }, { "head_dim", "64" } } },
+    { "gpt_oss",
+      1,
+      0,
+      "intermediate_size",
+      { { "norm_topk", "1" },
+        { "sinks", "1" },
+        { "bias", "qkv+o+mlp+router" },
+        { "rope_theta", "150000" },
+        { "norm_eps", "1e-5" },
+        { "head_dim", "64" } } },
     { "deepseek_v2", 1, 1, "moe_intermediate_size", { { "norm_topk", "0" }, { "attention", "mla" } } },
     { "deepseek_v3", DEEPSEEK_V3 },
     { "kimi_k2", DEEPSEEK_V3 },
@@ -95,7 +107,8 @@ static enum err hf_take(const struct hf *f, const struct hf_key *key, int n)
         for (int k = 0; k < HF_NAMES && !v && key[i].theirs[k]; k++) v = hf_find(f, key[i].theirs[k]);
         if (!v && !cfg_opt(model_opts, model_n_opt, key[i].own)->def)
             return cfg_fail(f->d, f->c, f->map, "'%s' is missing", key[i].theirs[0]);
-        if (v && v->type != CFG_SCALAR) return cfg_fail(f->d, f->c, v, "%s needs one value", key[i].theirs[0]);
+        if (v && v->type != CFG_SCALAR)
+            return cfg_fail(f->d, f->c, v, "%s needs one value", key[i].theirs[0]);
         if (v) TRY(hf_set(f, key[i].own, v->text, v));
     }
     return OK;
@@ -108,22 +121,27 @@ static int hf_list_int(const struct cfg_node *list, int i)
     return list->child[i].type == CFG_SCALAR ? atoi(list->child[i].text) : -1;
 }
 
-/* moe_layer_freq: 1, or 0 and 1 for each layer. A dense prefix is first_k_dense_replace's, not this one's (case F01). */
+/* moe_layer_freq: 1, or 0 and 1 for each layer. A dense prefix is first_k_dense_replace's, not this one's
+ * (case F01). */
 static enum err hf_layer_freq(const struct hf *f)
 {
     const struct cfg_node *v = hf_find(f, "moe_layer_freq");
     if (!v || (v->type == CFG_SCALAR && strcmp(v->text, "1") == 0)) return OK;
     if (v->type != CFG_LIST)
-        return cfg_fail(f->d, f->c, v, "moe_layer_freq is not 1: models have experts in every layer behind the dense ones");
+        return cfg_fail(f->d, f->c, v,
+                        "moe_layer_freq is not 1: models have experts in every layer behind the dense ones");
     if (v->n != f->m->layers)
-        return cfg_fail(f->d, f->c, v, "moe_layer_freq has %d entries, num_hidden_layers is %d: give one for each", v->n,
+        return cfg_fail(f->d, f->c, v,
+                        "moe_layer_freq has %d entries, num_hidden_layers is %d: give one for each", v->n,
                         f->m->layers);
     int dense = 0;
     while (dense < v->n && hf_list_int(v, dense) == 0) dense++;
     for (int i = dense; i < v->n; i++)
         if (hf_list_int(v, i) != 1)
-            return cfg_fail(f->d, f->c, &v->child[i], "layer %d of moe_layer_freq is dense behind layers with experts: "
-                            "only the first ones can be", i);
+            return cfg_fail(f->d, f->c, &v->child[i],
+                            "layer %d of moe_layer_freq is dense behind layers with experts: "
+                            "only the first ones can be",
+                            i);
     f->m->dense_layers = dense;
     return OK;
 }
@@ -135,12 +153,15 @@ static enum err hf_mlp_only(const struct hf *f)
     int step;
     TRY(hf_int(&step, f, "decoder_sparse_step", 1));
     if (step != 1)
-        return cfg_fail(f->d, f->c, cfg_find(f->map, "decoder_sparse_step"),
-                        "decoder_sparse_step is %d: models have experts in every layer behind the dense ones, as with 1", step);
+        return cfg_fail(
+            f->d, f->c, cfg_find(f->map, "decoder_sparse_step"),
+            "decoder_sparse_step is %d: models have experts in every layer behind the dense ones, as with 1",
+            step);
     if (!v || v->type != CFG_LIST) return OK;
     for (int i = 0; i < v->n; i++)
         if (hf_list_int(v, i) != i)
-            return cfg_fail(f->d, f->c, &v->child[i], "mlp_only_layers is not 0, 1, .. in order: only the first layers can be "
+            return cfg_fail(f->d, f->c, &v->child[i],
+                            "mlp_only_layers is not 0, 1, .. in order: only the first layers can be "
                             "dense");
     if (v->n) f->m->dense_layers = v->n;
     return OK;
@@ -153,13 +174,17 @@ static enum err hf_layer_types(const struct hf *f)
     int full = 0;
     if (!v || v->type != CFG_LIST) return OK;
     if (v->n != f->m->layers)
-        return cfg_fail(f->d, f->c, v, "layer_types has %d entries, num_hidden_layers is %d: give one for each", v->n,
+        return cfg_fail(f->d, f->c, v,
+                        "layer_types has %d entries, num_hidden_layers is %d: give one for each", v->n,
                         f->m->layers);
-    while (full < v->n && v->child[full].type == CFG_SCALAR && strcmp(v->child[full].text, "full_attention") != 0) full++;
+    while (full < v->n && v->child[full].type == CFG_SCALAR &&
+           strcmp(v->child[full].text, "full_attention") != 0)
+        full++;
     for (int i = 0; i < v->n; i++) {
         const char *want = (i + 1) % (full + 1) ? "sliding_attention" : "full_attention";
         if (v->child[i].type != CFG_SCALAR || strcmp(v->child[i].text, want) != 0)
-            return cfg_fail(f->d, f->c, &v->child[i], "layer_types is not one full_attention in every %d layers", full + 1);
+            return cfg_fail(f->d, f->c, &v->child[i],
+                            "layer_types is not one full_attention in every %d layers", full + 1);
     }
     f->m->full_every = full < v->n ? full + 1 : 0;
     if (full == 0) f->m->window = f->m->full_every = 0;
@@ -182,7 +207,9 @@ static enum err hf_shared(const struct hf *f)
 {
     int n;
     TRY(hf_int(&n, f, "n_shared_experts", 0));
-    if (n) f->m->shared_ffn = (int32_t)((int64_t)n * f->m->expert_ffn < 1000000 ? n * f->m->expert_ffn : 1000000);
+    if (n)
+        f->m->shared_ffn =
+            (int32_t)((int64_t)n * f->m->expert_ffn < 1000000 ? n * f->m->expert_ffn : 1000000);
     return OK;
 }
 
@@ -194,7 +221,8 @@ static enum err hf_groups(const struct hf *f)
     const int v2 = strcmp(how, "group_limited_greedy") == 0;
     if (strcmp(how, "greedy") == 0) return OK;
     if (*how && !v2 && strcmp(how, "noaux_tc") != 0)
-        return cfg_fail(f->d, f->c, method, "topk_method '%s' is not known: greedy, group_limited_greedy, noaux_tc are",
+        return cfg_fail(f->d, f->c, method,
+                        "topk_method '%s' is not known: greedy, group_limited_greedy, noaux_tc are",
                         cfg_shown(how).text);
     TRY(hf_int(&f->m->groups, f, "n_group", 1));
     TRY(hf_int(&f->m->groups_kept, f, "topk_group", 1));
@@ -205,8 +233,9 @@ static enum err hf_groups(const struct hf *f)
 static enum err hf_moe(const struct hf *f, const struct hf_family *family)
 {
     TRY(hf_take(f, moe_keys, LEN(moe_keys)));
-    if (f->m->experts < 1) return cfg_fail(f->d, f->c, f->map, "the number of experts is missing (%s)",
-                                           family->mla ? "n_routed_experts" : "num_experts or num_local_experts");
+    if (f->m->experts < 1)
+        return cfg_fail(f->d, f->c, f->map, "the number of experts is missing (%s)",
+                        family->mla ? "n_routed_experts" : "num_experts or num_local_experts");
     TRY(hf_int(&f->m->expert_ffn, f, family->expert_ffn, 0));
     if (strcmp(family->expert_ffn, "intermediate_size") == 0) f->m->ffn = 0;
     TRY(hf_shared(f));
@@ -242,12 +271,14 @@ static enum err hf_family_of(const struct hf_family **family, const struct cfg *
     for (int i = 0; i < LEN(families); i++) {
         *family = &families[i];
         if (strcmp(families[i].type, hf_text(type)) == 0) return OK;
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", families[i].type);
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 families[i].type);
     }
     const struct cfg_node *list = cfg_find(&c->root, "architectures");
     const char *shown = *hf_text(type) ? hf_text(type)
                         : list && list->type == CFG_LIST && list->n ? hf_text(&list->child[0]) : "";
-    return cfg_fail(d, c, type ? type : list, "model_type '%s' is not known: %s are; write a model file of our own for it",
+    return cfg_fail(d, c, type ? type : list,
+                    "model_type '%s' is not known: %s are; write a model file of our own for it",
                     cfg_shown(shown).text, known);
 }
 
@@ -274,7 +305,8 @@ static enum err hf_activation(const struct hf *f)
 {
     const struct cfg_node *v = hf_find(f, "hidden_act");
     if (!v || strcmp(hf_text(v), "silu") == 0) return OK;
-    return cfg_fail(f->d, f->c, v, "hidden_act '%s' is not known: silu (SwiGLU) is", cfg_shown(hf_text(v)).text);
+    return cfg_fail(f->d, f->c, v, "hidden_act '%s' is not known: silu (SwiGLU) is",
+                    cfg_shown(hf_text(v)).text);
 }
 
 static enum err hf_attention(const struct hf *f, const struct hf_family *family)

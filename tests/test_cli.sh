@@ -170,6 +170,14 @@ expect 2 upcycle wide;                                 says "already"
 expect 2 export saved;                                 says "hf.json"
 expect 2 import here;                                  says "safetensors"
 expect 2 import nowhere;                               says "nowhere"
+answers 0 "model total active" import $hf/mixtral/config.json
+answers 0 "args env" export --to megatron --model qwen3-30b-a3b --system h100-sxm --gpus 16 --ep 8 --seq 4096 --gbs 64
+expect 0 export --to megatron --model qwen3-30b-a3b --system h100-sxm --gpus 16 --ep 8 --seq 4096 --gbs 64 -o launch.sh
+expect 0 import launch.sh --from megatron --system h100-sxm -o back.yaml
+answers 0 "plan" predict back.yaml
+expect 2 import launch.sh --from megatron;             says "system is missing"
+expect 1 export --to megatron --stack moefold --model tiny-moe --system h100-sxm --gpus 2 --seq 64 --gbs 4; says "our own executor"
+expect 2 export here --to hf --tp 2;                   says "--tp"
 
 # ---- validate ----
 cat >runs.csv <<'EOF'

@@ -1,13 +1,14 @@
-/* Hugging Face configurations against our own descriptions of the same models, option by option; and what is refused
- * (cases F01, F02, F04). */
+/* Hugging Face configurations against our own descriptions of the same models, option by option; and what is
+ * refused (cases F01, F02, F04). */
 #include "models/model_hf.h"
 #include "tests/test.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = { "deepseek-v3", "kimi-k2", "deepseek-v2", "deepseek-v2-lite", "qwen2-57b-a14b",
-                                     "qwen3-30b-a3b", "mixtral-8x22b", "gpt-oss-20b", "llama3-8b" };
+static const char *const names[] = { "deepseek-v3",      "kimi-k2",        "deepseek-v2",
+                                     "deepseek-v2-lite", "qwen2-57b-a14b", "qwen3-30b-a3b",
+                                     "mixtral-8x22b",    "gpt-oss-20b",    "llama3-8b" };
 
 static enum err read_named(struct model *m, const char *arg, struct diag *d)
 {
@@ -17,8 +18,8 @@ static enum err read_named(struct model *m, const char *arg, struct diag *d)
     return e;
 }
 
-/* Not in a configuration, or another thing there: how MTP's loss counts, how weights begin (the class's default), the
- * width of dense layers that do not exist. */
+/* Not in a configuration, or another thing there: how MTP's loss counts, how weights begin (the class's
+ * default), the width of dense layers that do not exist. */
 static int is_apart(const struct opt *o, const struct model *m)
 {
     static const char *const apart[] = { "name", "mtp_weight", "init_std", "mamba_conv" };
@@ -61,9 +62,11 @@ END_TEST
 
 #define LLAMA "\"model_type\": \"llama\", \"num_hidden_layers\": 4, \"hidden_size\": 64, \"vocab_size\": 256, " \
               "\"num_attention_heads\": 4, \"intermediate_size\": 128"
-#define QWEN3 "\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 4, \"hidden_size\": 64, \"vocab_size\": 256, "    \
-              "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 32, \"intermediate_size\": 128, " \
-              "\"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 48, \"norm_topk_prob\": true"
+#define QWEN3                                                                                                \
+    "\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 4, \"hidden_size\": 64, \"vocab_size\": 256, "    \
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 32, \"intermediate_size\": 128, " \
+    "\"num_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 48, \"norm_topk_prob\": "    \
+    "true"
 #define V3 "\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 4, \"hidden_size\": 64, \"vocab_size\": 256, "      \
            "\"num_attention_heads\": 4, \"intermediate_size\": 128, \"q_lora_rank\": null, \"kv_lora_rank\": 16, "     \
            "\"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 8, \"v_head_dim\": 16, \"n_routed_experts\": 8, "         \
@@ -116,7 +119,8 @@ START_TEST(reads_nested)
 {
     struct model m;
     struct diag d = { "" };
-    ck_assert_msg(read_text(&m, "\"model_type\": \"vision\", \"text_config\": { " QWEN3 " }", &d) == OK, "%s", d.text);
+    ck_assert_msg(read_text(&m, "\"model_type\": \"vision\", \"text_config\": { " QWEN3 " }", &d) == OK, "%s",
+                  d.text);
     ck_assert_int_eq(m.experts, 8);
     ck_assert_str_eq(m.name, "qwen3_moe");
     ck_assert_msg(read_text(&m, QWEN3 ", \"_name_or_path\": \"Qwen/Small-1B\"", &d) == OK, "%s", d.text);
@@ -144,23 +148,28 @@ START_TEST(windows)
 {
     struct model m;
     struct diag d = { "" };
-    const char *alternating = ", \"sliding_window\": 8, \"layer_types\": [\"sliding_attention\", \"full_attention\", "
-                              "\"sliding_attention\", \"full_attention\"]";
+    const char *alternating =
+        ", \"sliding_window\": 8, \"layer_types\": [\"sliding_attention\", \"full_attention\", "
+        "\"sliding_attention\", \"full_attention\"]";
     char body[1024];
     snprintf(body, sizeof body, "%s%s", QWEN3, alternating);
     ck_assert_msg(read_text(&m, body, &d) == OK, "%s", d.text);
     ck_assert_int_eq(m.window, 8);
     ck_assert_int_eq(m.full_every, 2);
-    ck_assert_msg(read_text(&m, QWEN3 ", \"sliding_window\": 8, \"use_sliding_window\": false", &d) == OK, "%s", d.text);
+    ck_assert_msg(read_text(&m, QWEN3 ", \"sliding_window\": 8, \"use_sliding_window\": false", &d) == OK,
+                  "%s", d.text);
     ck_assert_int_eq(m.window, 0);
-    check_refused(QWEN3 ", \"sliding_window\": 8, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
-                        "\"sliding_attention\", \"full_attention\"]", "layer_types");
+    check_refused(QWEN3
+                  ", \"sliding_window\": 8, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
+                  "\"sliding_attention\", \"full_attention\"]",
+                  "layer_types");
 }
 END_TEST
 
 START_TEST(refusals)
 {
-    check_refused("\"model_type\": \"falcon\", \"hidden_size\": 64", "model_type 'falcon' is not known: llama, mixtral");
+    check_refused("\"model_type\": \"falcon\", \"hidden_size\": 64",
+                  "model_type 'falcon' is not known: llama, mixtral");
     check_refused("\"architectures\": [\"FalconForCausalLM\"]", "'FalconForCausalLM' is not known");
     check_refused("\"model_type\": \"llama\", \"hidden_size\": 64", "'num_hidden_layers' is missing");
     check_refused(LLAMA ", \"hidden_act\": \"gelu\"", "hidden_act 'gelu'");
@@ -172,6 +181,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { both_spellings, reads_small, reads_nested, dense_layers_by_list, windows, refusals };
+    const TTest *const tests[] = { both_spellings,       reads_small, reads_nested,
+                                   dense_layers_by_list, windows,     refusals };
     return test_main("model_hf", tests, LEN(tests), 60);
 }
