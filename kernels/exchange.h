@@ -5,8 +5,7 @@
  * expert l); sorted (l, a, j). */
 #ifndef KERNELS_EXCHANGE_H
 #define KERNELS_EXCHANGE_H
-#include "models/base/err.h"
-#include <stdint.h>
+#include "kernels/stream.h"
 
 struct exchange {
     const int32_t *count;
@@ -25,5 +24,14 @@ int64_t exchange_expert(const struct exchange *x, int i, int l);
 
 /* y, x [exchange_gathered(i), cols]: y sorted from x gathered, or `back` again. */
 enum err exchange_sort_ref(float *y, const float *in, const struct exchange *x, int i, int cols, int back);
+
+/* For the device, from the count matrix there: size[0] = exchange_received(a, i), size[1] = exchange_gathered(i); start [experts / ep
+ * + 1]: where every local expert's rows begin in sorted order, and where the last one's end. Either may be NULL. */
+enum err exchange_sizes_cuda(int32_t *size, int32_t *start, const int32_t *count, int etp, int ep, int experts, int a, int i,
+                             kstream s);
+/* exchange_sort_ref; `rows`: at least exchange_gathered(i). Rows of type t; scratch: exchange_scratch_B. */
+int64_t exchange_scratch_B(int etp, int experts);
+enum err exchange_sort_cuda(void *y, const void *in, const int32_t *count, int etp, int ep, int experts, int i, int64_t rows,
+                            int cols, int back, void *scratch, enum dtype t, kstream s);
 
 #endif

@@ -17,4 +17,10 @@ enum err mla_ref(float *q, float *k, float *v, const float *qb, const float *kvb
 enum err mla_bwd_ref(float *dqb, float *dkvb, float *dkrope, const float *dq, const float *dk,
                      const float *dv, int64_t rows, const struct mla *m, const struct rope *r);
 
+/* The same, all of type t. */
+enum err mla_cuda(void *q, void *k, void *v, const void *qb, const void *kvb, const void *krope, int64_t rows,
+                  const struct mla *m, const struct rope *r, enum dtype t, kstream s);
+enum err mla_bwd_cuda(void *dqb, void *dkvb, void *dkrope, const void *dq, const void *dk, const void *dv, int64_t rows,
+                      const struct mla *m, const struct rope *r, enum dtype t, kstream s);
+
 #endif

@@ -1,8 +1,7 @@
 /* Plain row work: sums, windows of columns, rows of a table. float32. */
 #ifndef KERNELS_MOVE_H
 #define KERNELS_MOVE_H
-#include "models/base/err.h"
-#include <stdint.h>
+#include "kernels/stream.h"
 
 /* y[i] = a[i] + b[i], i < n. */
 enum err move_add_ref(float *y, const float *a, const float *b, int64_t n);
@@ -15,5 +14,14 @@ enum err move_embed_ref(float *y, const int32_t *token, const float *table, int6
 /* g [held, cols]: g[token[t] - first] += dy[t], in rising t. */
 enum err move_embed_bwd_ref(float *g, const int32_t *token, const float *dy, int64_t rows, int cols,
                             int64_t first, int64_t held);
+
+/* The same, elements of type t; g float32. */
+enum err move_add_cuda(void *y, const void *a, const void *b, int64_t n, enum dtype t, kstream s);
+enum err move_cols_cuda(void *to, int to_cols, const void *from, int from_cols, int64_t rows, int cols, enum dtype t,
+                        kstream s);
+enum err move_embed_cuda(void *y, const int32_t *token, const void *table, int64_t rows, int cols, int64_t first,
+                         int64_t held, enum dtype t, kstream s);
+enum err move_embed_bwd_cuda(float *g, const int32_t *token, const void *dy, int64_t rows, int cols, int64_t first,
+                             int64_t held, enum dtype t, kstream s);
 
 #endif

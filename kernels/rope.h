@@ -4,8 +4,7 @@
  * i, so that causal work is even (Megatron-LM get_batch_on_this_cp_rank). */
 #ifndef KERNELS_ROPE_H
 #define KERNELS_ROPE_H
-#include "models/base/err.h"
-#include <stdint.h>
+#include "kernels/stream.h"
 
 struct rope {
     int seq, cp, index;
@@ -13,7 +12,7 @@ struct rope {
 }; /* tokens of a whole sequence; members; which member this is */
 
 /* The position of local row `row` (below seq / cp) of a sequence on member `index`. */
-static inline int rope_position(int row, int seq, int cp, int index)
+static inline STREAM_BOTH int rope_position(int row, int seq, int cp, int index)
 {
     const int half = seq / (2 * cp);
     if (cp == 1) return row;
@@ -23,5 +22,9 @@ static inline int rope_position(int row, int seq, int cp, int index)
 /* x [rows, heads * width]: turns the last `dim` numbers of every head in place; `back` turns the other way
  * (the gradient). Rows are sequences one after the other, each with seq / cp rows. */
 enum err rope_ref(float *x, int64_t rows, int heads, int width, int dim, const struct rope *r, int back);
+
+/* The same, x of type t. */
+enum err rope_cuda(void *x, int64_t rows, int heads, int width, int dim, const struct rope *r, int back, enum dtype t,
+                   kstream s);
 
 #endif

@@ -5,8 +5,7 @@
  * float32, sums in double. */
 #ifndef KERNELS_ROUTE_H
 #define KERNELS_ROUTE_H
-#include "models/base/err.h"
-#include <stdint.h>
+#include "kernels/stream.h"
 
 struct route_rule {
     int experts, topk, groups, kept; /* kept * experts / groups >= topk; groups 1: no limit      */
@@ -27,5 +26,14 @@ enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, floa
 /* dlogit [rows, experts] from dprob [rows * topk] in the order of perm. */
 enum err route_bwd_ref(float *dlogit, const float *dprob, const float *score, const int32_t *perm,
                        int64_t rows, const struct route_rule *r, void *scratch);
+
+/* The same; logit, score, prob and their gradients float32, as the choice must not depend on how rows are stored. gap may be
+ * NULL; experts at most ROUTE_EXPERTS, topk at most ROUTE_TOPK. scratch: route_cuda_scratch_B. */
+enum { ROUTE_EXPERTS = 1024, ROUTE_TOPK = 32 };
+int64_t route_cuda_scratch_B(int64_t rows, const struct route_rule *r);
+enum err route_cuda(float *score, int32_t *perm, float *prob, int32_t *mine, float *gap, const float *logit,
+                    const float *bias, int64_t rows, const struct route_rule *r, void *scratch, kstream s);
+enum err route_bwd_cuda(float *dlogit, const float *dprob, const float *score, const int32_t *perm, int64_t rows,
+                        const struct route_rule *r, void *scratch, kstream s);
 
 #endif

@@ -3,8 +3,7 @@
  * they count as minus infinity and get no gradient. float32, sums in double. */
 #ifndef KERNELS_XENT_H
 #define KERNELS_XENT_H
-#include "models/base/err.h"
-#include <stdint.h>
+#include "kernels/stream.h"
 
 /* The columns here: [first, first + cols) of the whole, of which those below `vocab` are real. */
 struct xent {
@@ -22,5 +21,13 @@ enum err xent_loss_ref(float *loss, const float *sum, int64_t rows, double scale
 /* logit becomes scale * (softmax - one-hot label). */
 enum err xent_bwd_ref(float *logit, const int32_t *label, const float *most, const float *sum, int64_t rows,
                       double scale, const struct xent *x);
+
+/* The same, logits of type t, all sums float32. */
+enum err xent_max_cuda(float *most, const void *logit, int64_t rows, const struct xent *x, enum dtype t, kstream s);
+enum err xent_sum_cuda(float *sum, const void *logit, const int32_t *label, const float *most, int64_t rows,
+                       const struct xent *x, enum dtype t, kstream s);
+enum err xent_loss_cuda(float *loss, const float *sum, int64_t rows, double scale, kstream s);
+enum err xent_bwd_cuda(void *logit, const int32_t *label, const float *most, const float *sum, int64_t rows, double scale,
+                       const struct xent *x, enum dtype t, kstream s);
 
 #endif

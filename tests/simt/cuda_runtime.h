@@ -67,7 +67,14 @@ struct dim3 {
 };
 
 static inline void __syncthreads() { simt_barrier(); }
-static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+static inline double cospi(double x) { return cos(M_PI * (x - 2 * rint(x / 2))); }
+static inline double sinpi(double x) { return sin(M_PI * (x - 2 * rint(x / 2))); }
+static inline int __float_as_int(float x)
+{
+    int i;
+    memcpy(&i, &x, sizeof i);
+    return i;
+}
 
 /* ---- warp operations: all 32 lanes, whole masks ---- */
 struct simt_vote { unsigned mask; int64_t value, from, answer; };
