@@ -111,7 +111,7 @@ static __device__ double route_factor(double picked_sum, struct route_rule r)
 }
 
 static __global__ void route_choose_kernel(float *score, int32_t *pick, float *weight, float *gap, const float *logit,
-                                           const float *bias, int64_t rows, struct route_rule r)
+                                           const float *bias, const int32_t *given, int64_t rows, struct route_rule r)
 {
     const route_work w = route_share(r.experts);
     for (int64_t t = (int64_t)blockIdx.x * TOKENS + cu_warp(); t < rows; t += (int64_t)gridDim.x * TOKENS) {
@@ -123,8 +123,13 @@ static __global__ void route_choose_kernel(float *score, int32_t *pick, float *w
             w.taken[e] = 0;
         }
         __syncwarp();
-        if (r.groups > 1) least = route_limit(w, least, r);
-        least = route_take(mine, w.taken, least, w.value, r.experts, r.topk);
+        if (given)
+            for (int i = cu_lane(); i < r.topk; i += CU_WARP) mine[i] = given[t * r.topk + i];
+        else {
+            if (r.groups > 1) least = route_limit(w, least, r);
+            least = route_take(mine, w.taken, least, w.value, r.experts, r.topk);
+        }
+        __syncwarp();
         if (cu_lane() == 0) {
             double sum = 0;
             for (int i = 0; i < r.topk; i++) sum += s[mine[i]];
@@ -214,7 +219,8 @@ extern "C" int64_t route_cuda_scratch_B(int64_t rows, const struct route_rule *r
 }
 
 extern "C" enum err route_cuda(float *score, int32_t *perm, float *prob, int32_t *mine, float *gap, const float *logit,
-                               const float *bias, int64_t rows, const struct route_rule *rule, void *scratch, kstream s)
+                               const float *bias, const int32_t *given, int64_t rows, const struct route_rule *rule,
+                               void *scratch, kstream s)
 {
     const struct route_rule r = *rule;
     const int chunks = (int)route_chunks(rows);
@@ -224,7 +230,7 @@ extern "C" enum err route_cuda(float *score, int32_t *perm, float *prob, int32_t
     if (r.experts > ROUTE_EXPERTS || r.topk > ROUTE_TOPK) return ERR_LIMIT;
     if (rows) {
         cu_launch(route_choose_kernel, cu_blocks(rows, TOKENS, CU_MANY), TOKENS * CU_WARP, (size_t)TOKENS * r.experts * 10, s,
-                  score, pick, weight, gap, logit, bias, rows, r);
+                  score, pick, weight, gap, logit, bias, given, rows, r);
         cu_launch(route_count_kernel, chunks, CU_WIDTH, chunk_B, s, count, (const int32_t *)pick, rows, r);
     }
     cu_launch(route_scan_kernel, 1, CU_WIDTH, expert_B, s, mine, count, chunks, r.experts);

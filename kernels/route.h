@@ -32,7 +32,8 @@ enum err route_bwd_ref(float *dlogit, const float *dprob, const float *score, co
 enum { ROUTE_EXPERTS = 1024, ROUTE_TOPK = 32 };
 int64_t route_cuda_scratch_B(int64_t rows, const struct route_rule *r);
 enum err route_cuda(float *score, int32_t *perm, float *prob, int32_t *mine, float *gap, const float *logit,
-                    const float *bias, int64_t rows, const struct route_rule *r, void *scratch, kstream s);
+                    const float *bias, const int32_t *given, int64_t rows, const struct route_rule *r, void *scratch,
+                    kstream s);
 enum err route_bwd_cuda(float *dlogit, const float *dprob, const float *score, const int32_t *perm, int64_t rows,
                         const struct route_rule *r, void *scratch, kstream s);
 

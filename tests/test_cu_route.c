@@ -9,8 +9,10 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static void run(float *logits, float *bias, int64_t rows, struct route_rule r)
+/* given: [rows, topk], or NULL. */
+static void run_given(float *logits, float *bias, const int32_t *given, int64_t rows, struct route_rule r)
 {
+    int32_t *dev_given = given ? device_new(given, rows * r.topk * 4) : NULL;
     const int64_t n = rows * r.experts, picks = rows * r.topk;
     struct tensor logit = tensor_of(logits, n, DT_F32), b = tensor_of(bias ? bias : numbers_make(r.experts, 9), r.experts, DT_F32),
                   score = tensor_out(n, DT_F32), prob = tensor_out(picks, DT_F32), dprob = tensor_make(picks, 4, DT_F32),
@@ -20,9 +22,9 @@ static void run(float *logits, float *bias, int64_t rows, struct route_rule r)
     void *work = malloc((size_t)route_scratch_B(rows, &r) + 1), *dev_gap = device_new(&gap, sizeof gap);
     int32_t *dev_perm = device_new(NULL, picks * 8), *dev_mine = device_new(NULL, r.experts * 4);
     void *scratch = device_new(NULL, larger(route_cuda_scratch_B(rows, &r), 1));
-    route_ref(score.value, perm, prob.value, mine, &gap, logit.value, bias ? bias : NULL, rows, &r, work);
-    ck_assert_int_eq(route_cuda(score.p, dev_perm, prob.p, dev_mine, dev_gap, logit.p, bias ? b.p : NULL, rows, &r, scratch, NULL),
-                     OK);
+    route_ref(score.value, perm, prob.value, mine, &gap, logit.value, bias, given, rows, &r, work);
+    ck_assert_int_eq(route_cuda(score.p, dev_perm, prob.p, dev_mine, dev_gap, logit.p, bias ? b.p : NULL, dev_given, rows, &r,
+                                scratch, NULL), OK);
     device_same_ints(dev_perm, perm, picks * 2, "perm");
     device_same_ints(dev_mine, mine, r.experts, "tokens per expert");
     tensor_same(score, 1e-6, "score"), tensor_same(prob, 2e-6, "prob");
@@ -32,8 +34,13 @@ static void run(float *logits, float *bias, int64_t rows, struct route_rule r)
     ck_assert_int_eq(route_bwd_cuda(dlogit.p, dprob.p, score.p, dev_perm, rows, &r, scratch, NULL), OK);
     tensor_same(dlogit, 2e-6, "dlogit");
     free(perm), free(mine), free(work);
-    device_free(dev_gap), device_free(dev_perm), device_free(dev_mine), device_free(scratch);
+    device_free(dev_given), device_free(dev_gap), device_free(dev_perm), device_free(dev_mine), device_free(scratch);
     tensor_free(logit), tensor_free(b), tensor_free(score), tensor_free(prob), tensor_free(dprob), tensor_free(dlogit);
+}
+
+static void run(float *logits, float *bias, int64_t rows, struct route_rule r)
+{
+    run_given(logits, bias, NULL, rows, r);
 }
 
 /* Multiples of 1/64, far apart: no rounding decides a choice, but many are tied. */
@@ -102,17 +109,31 @@ START_TEST(logits_that_are_no_numbers_choose_different_experts)
 }
 END_TEST
 
+START_TEST(choices_made_elsewhere_are_taken)
+{
+    enum { TOKENS = 70 };
+    for (int order = 0; order < device_orders(); order++) {
+        const struct route_rule r = { 8, 2, 1, 1, 0, 0, 1, 1 };
+        int32_t given[TOKENS * 2];
+        device_order(order);
+        for (int t = 0; t < TOKENS; t++) given[2 * t] = t * 5 % 8, given[2 * t + 1] = (t * 5 + 3) % 8;
+        run_given(numbers_make(TOKENS * 8, 1), NULL, given, TOKENS, r);
+    }
+}
+END_TEST
+
 START_TEST(what_has_no_kernel_is_refused)
 {
     const struct route_rule wide = { ROUTE_EXPERTS + 1, 8, 1, 1, 0, 0, 1, 1 }, deep = { 64, ROUTE_TOPK + 1, 1, 1, 0, 0, 1, 1 };
-    ck_assert_int_eq(route_cuda(NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, &wide, NULL, NULL), ERR_LIMIT);
-    ck_assert_int_eq(route_cuda(NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, &deep, NULL, NULL), ERR_LIMIT);
+    ck_assert_int_eq(route_cuda(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, &wide, NULL, NULL), ERR_LIMIT);
+    ck_assert_int_eq(route_cuda(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, &deep, NULL, NULL), ERR_LIMIT);
 }
 END_TEST
 
 int main(void)
 {
     const TTest *const test[] = { every_rule_is_the_reference, ties_go_to_the_lower_index_every_time,
-                                  logits_that_are_no_numbers_choose_different_experts, what_has_no_kernel_is_refused };
+                                  logits_that_are_no_numbers_choose_different_experts,
+                                  choices_made_elsewhere_are_taken, what_has_no_kernel_is_refused };
     return test_main("cu_route", test, LEN(test), 300);
 }

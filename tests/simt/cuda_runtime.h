@@ -69,6 +69,7 @@ struct dim3 {
 static inline void __syncthreads() { simt_barrier(); }
 static inline double cospi(double x) { return cos(M_PI * (x - 2 * rint(x / 2))); }
 static inline double sinpi(double x) { return sin(M_PI * (x - 2 * rint(x / 2))); }
+static inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
 static inline int __float_as_int(float x)
 {
     int i;
