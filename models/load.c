@@ -75,6 +75,11 @@ double load_targets(const struct job *j, int targets)
     return hit;
 }
 
+int load_overflows(const struct load_spread *s, const struct job *j)
+{
+    return j->plan.capacity != 0 && s->most > (double)plan_capacity_rows(j, 0);
+}
+
 static int pad_of(const struct program *pr)
 {
     for (int i = 1; i < pr->n_buf; i++)

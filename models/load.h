@@ -22,6 +22,8 @@ void load_members(int64_t *rows, int64_t *padded, const struct job *j, int pad, 
 /* share_targets of the plan's routing. */
 double load_targets(const struct job *j, int targets);
 struct load_spread load_spread(const struct job *j);
+/* Whether the busiest rank gets more rows than the plan's capacity holds: a run would stop (exec's rule of overflow). */
+int load_overflows(const struct load_spread *s, const struct job *j);
 /* Makes a built program what it is under the plan's load, on the busiest rank of every group: even, targets and,
  * where the stack has no capacity, the rows of routed buffers. Changes nothing under balanced routing or with
  * ROUTING_PADDED. How experts of one rank differ is not priced, their sum is. A program's hash excludes the load: it

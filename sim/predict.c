@@ -120,7 +120,7 @@ static void list_alive(struct predict *r, const struct cost *c, const struct pea
 static int overflows(struct predict *r, const struct job *j)
 {
     const double rows = r->load.most, holds = (double)plan_capacity_rows(j, 0);
-    if (j->plan.capacity == 0 || rows <= holds) return 0;
+    if (!load_overflows(&r->load, j)) return 0;
     snprintf(r->reason, sizeof r->reason,
              "load %s sends %.0f rows to a rank, but capacity %g holds %.0f: a run would stop; use capacity %g",
              j->plan.load, rows, j->plan.capacity, holds, ceil(1000 * rows / (double)plan_even_rows(j, 0)) / 1000);

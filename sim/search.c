@@ -154,7 +154,9 @@ static struct found simulate(struct hunt *h, const struct node *n)
     cost_init(&cost, &pr, j);
     const double *op_s = cost_all_s(&cost, &a);
     sim_step(&sim, &a, &cost, op_s, pass_price_all(&cost, op_s, &a));
-    struct found f = { .step_s = sim.step_s, .point = n->point, .recompute = n->recompute };
+    const struct load_spread load = load_spread(j);
+    const double step_s = load_overflows(&load, j) ? INFINITY : sim.step_s;      /* it would stop */
+    struct found f = { .step_s = step_s, .point = n->point, .recompute = n->recompute };
     for (int s = 0; s < pr.n_stage; s++) f.peak_B = fmax(f.peak_B, sim.live_B[s]);
     if (j->stack.arena && f.peak_B <= h->room_B && without_reuse_B(&pr) > h->room_B) {
         struct predict whole;

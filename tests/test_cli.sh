@@ -64,6 +64,7 @@ expect 2 predict $tiny --ep=;                   says "--ep"
 expect 2 predict $tiny --tokens much;           says "--tokens"
 expect 2 predict $tiny --price -4;              says "--price"
 expect 2 predict $tiny --vary ep;               says "--vary"
+expect 2 predict $tiny --vary load=;            says "--vary"
 expect 2 predict $tiny --vary order=1..2;       says "--vary"
 expect 2 predict --model tiny-mo --system host; says "tiny-moe"
 expect 2 predict no-such-plan;                  says "no-such-plan"
@@ -105,6 +106,7 @@ expect 0 predict tiny-moe-8
 expect 0 predict tiny-moe-8 --tp=1 --ep=8 --pp 1
 answers 0 "cost.days cost.gpu_hours cost.usd" predict tiny-moe-8 --tokens 1e9 --price 2
 answers 0 "curve[].value curve[].feasible curve[].step_s" predict tiny-moe-8 --vary ep=1..8
+answers 0 "curve[].value curve[].feasible curve[].step_s load.imbalance load.busiest_rank load.lost_s" predict tiny-moe-8 --vary load=balanced,drop:zipf:1
 answers 0 "step_s" predict tiny-moe-8 --trace step.json && "$json_check" step.json "traceEvents" || bad "the Chrome trace is no JSON"
 small="--model deepseek-v3 --system h100-sxm --gpus 64 --ep 64 --seq 4096 --gbs 1024"
 answers 1 "$keys" predict $small

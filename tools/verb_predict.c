@@ -20,7 +20,7 @@ static const struct opt flags[] = {
     { .key = "goodput", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, goodput), .lo = 0.01, .hi = 1, .def = "1",
       .help = "share of the time that trains (restarts, failures); shown apart" },
     { .key = "vary", ARGS_TEXT(struct predict_flags, vary, ""),
-      .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b" },
+      .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b; or key=a,b,c" },
 };
 
 /* ---- rows ---- */
@@ -302,15 +302,35 @@ static struct curve_row curve_point(struct arena *a, const struct args *args, co
                                r.tflops_gpu, r.tokens_per_s_gpu, r.stage[r.worst_stage].peak_B };
 }
 
+enum { CURVE_POINTS = 64 };
+
+/* "load=balanced,zipf:0.5,zipf:1": values of any option. */
+static enum err collect_values(struct view *v, struct arena *a, const struct args *args, const char *vary,
+                               struct diag *d)
+{
+    char *rest = arena_strdup(a, vary), *key = strsep(&rest, "=");
+    const struct opt *o = rest ? cfg_opt(plan_opts, plan_n_opt, key) : NULL;
+    if (!rest || !*rest)
+        return fail(d, ERR_CONFIG, "--vary: '%s' is not of the form key=a..b or key=a,b,c", cfg_shown(vary).text);
+    if (!o) return fail(d, ERR_CONFIG, "--vary: '%s' is not an option of the plan", cfg_shown(key).text);
+    v->curve = arena_alloc(a, CURVE_POINTS * sizeof *v->curve);
+    while (rest && v->n_curve < CURVE_POINTS) {
+        const char *value = strsep(&rest, ",");
+        v->curve[v->n_curve++] = curve_point(a, args, o->key, value);
+    }
+    if (!rest) return OK;
+    return fail(d, ERR_CONFIG, "--vary: '%s' has more than %d values", cfg_shown(vary).text, CURVE_POINTS);
+}
+
 static enum err collect_curve(struct view *v, struct arena *a, const struct args *args, const char *vary,
                               struct diag *d)
 {
-    enum { POINTS = 64 };
     const struct opt *o = NULL;
     int64_t from = 1, to = 0;
     if (!*vary) return OK;
+    if (!strstr(vary, "..")) return collect_values(v, a, args, vary, d);
     TRY(vary_parse(&o, &from, &to, vary, d));
-    v->curve = arena_alloc(a, POINTS * sizeof *v->curve);
+    v->curve = arena_alloc(a, CURVE_POINTS * sizeof *v->curve);
     for (int64_t x = from; x <= to; x *= 2)
         v->curve[v->n_curve++] = curve_point(a, args, o->key, arena_printf(a, "%lld", (long long)x));
     return OK;
@@ -332,7 +352,8 @@ static json_t *memory_json(const struct view *v)
 {
     const struct predict *r = &v->r;
     const struct coord first = { .pp = r->worst_stage };
-    json_t *m = json_pack("{s:i,s:i}", "worst_rank", fold_rank(&v->job->plan, first), "worst_stage",
+    json_t *m = json_pack("{s:i,s:i}", "worst_rank",
+                          v->balance ? v->load.rank : fold_rank(&v->job->plan, first), "worst_stage",
                           r->worst_stage);
     json_object_set_new(m, "peak_B", json_integer((json_int_t)r->peak_B));
     json_object_set_new(m, "peak_gib", report_real(r->peak_B / 1073741824.0));
