@@ -45,6 +45,7 @@ launch *const backend_cpu_launch[OP_KIND_COUNT] = {
     [OP_SCATTER_V] = backend_cpu_scatter_v,
     [OP_GATHER] = backend_cpu_gather,
     [OP_SCATTER] = backend_cpu_scatter,
+    [OP_SWAP] = backend_cpu_swap,
     [OP_ALL_REDUCE] = backend_cpu_all_reduce,
     [OP_ALL_MAX] = backend_cpu_all_max,
     [OP_XENT_MAX] = backend_cpu_xent_max,
@@ -180,49 +181,72 @@ enum err backend_cpu_mla_qkv_bwd(const struct call *c)
                        c->read[0].rows, &m, &at);
 }
 
-static struct attention_shape attention_sizes(const struct call *c, struct operand o)
+/* `heads`: of o, here. Where queries have as many rows as keys, all tokens are here in order of position. */
+static struct attention_shape attention_sizes(const struct call *c, struct operand o, int heads)
 {
     const struct operand q = c->read[0], k = c->read[1];
-    const struct rope at = backend_cpu_positions(c);
-    const int nq = c->job->model.heads / c->job->plan.tp, dqk = (int)q.cols / nq;
-    return (struct attention_shape){.nq = nq,
+    struct rope at = backend_cpu_positions(c);
+    const int dqk = (int)q.cols / heads;
+    if (q.rows == k.rows) at.cp = 1, at.index = 0;
+    return (struct attention_shape){.nq = heads,
                                     .nkv = (int)k.cols / dqk,
                                     .dqk = dqk,
-                                    .dv = (int)o.cols / nq,
+                                    .dv = (int)o.cols / heads,
                                     .seqs = (int)(q.rows / (at.seq / at.cp)),
                                     .at = at,
                                     .window = c->op->window};
 }
 
+/* The sinks of the heads here, when heads are shared out over cp. */
+static float *sinks(const struct call *c, struct operand all, int heads)
+{
+    return all.p ? (float *)all.p + (all.rows > heads ? c->at.cp * heads : 0) : NULL;
+}
+
 enum err backend_cpu_attn(const struct call *c)
 {
-    const struct attention_shape a = attention_sizes(c, c->write[0]);
+    const int heads = (int)c->write[1].cols;
+    const struct attention_shape a = attention_sizes(c, c->write[0], heads);
     void *scratch;
     TRY(backend_cpu_scratch(&scratch, c->kernels->attention_scratch_B(&a), c));
-    const enum err e =
-        c->kernels->attention(c->write[0].p, c->write[1].p, c->read[0].p, c->read[1].p, c->read[2].p, c->read[3].p, &a, scratch);
+    const enum err e = c->kernels->attention(c->write[0].p, c->write[1].p, c->read[0].p, c->read[1].p, c->read[2].p,
+                                             sinks(c, c->read[3], heads), &a, scratch);
     free(scratch);
     return e;
 }
 
 enum err backend_cpu_attn_bwd(const struct call *c)
 {
-    const struct attention_shape a = attention_sizes(c, c->read[3]);
+    const int heads = (int)c->read[4].cols;
+    const struct attention_shape a = attention_sizes(c, c->read[3], heads);
     void *scratch;
     TRY(backend_cpu_scratch(&scratch, c->kernels->attention_scratch_B(&a), c));
-    const enum err e =
-        c->kernels->attention_bwd(c->write[0].p, c->write[1].p, c->write[2].p, NULL, c->read[0].p, c->read[1].p,
-                          c->read[2].p, NULL, c->read[3].p, c->read[4].p, c->read[5].p, &a, scratch);
+    const enum err e = c->kernels->attention_bwd(c->write[0].p, c->write[1].p, c->write[2].p,
+                                                 sinks(c, c->add[0], heads), c->read[0].p, c->read[1].p,
+                                                 c->read[2].p, c->read[3].p, c->read[4].p, c->read[5].p, &a, scratch);
     free(scratch);
     return e;
 }
 
 /* ---- linear layers and the activation between them ---- */
 
+/* Where inputs are cut over tp all members make a part of every output, and of what is added once only one may:
+ * the first. `weight`: a buffer, the weight or its gradient. */
+static int counts_bias(const struct call *c, int weight)
+{
+    for (int i = 0; i < c->pr->n_param; i++) {
+        const struct param *q = &c->pr->param[i];
+        if (q->w == weight || q->g == weight) return q->shard != SHARD_COLS || q->batch || c->at.tp == 0;
+    }
+    return 1; /* several parameters side by side: cut by outputs */
+}
+
 enum err backend_cpu_gemm(const struct call *c)
 {
-    const struct operand x = c->read[0], w = c->read[1];
-    return c->kernels->gemm(c->write[0].p, x.p, w.p, x.rows, (int)w.rows, (int)w.cols);
+    const struct operand x = c->read[0], w = c->read[1], bias = c->read[2];
+    TRY(c->kernels->gemm(c->write[0].p, x.p, w.p, x.rows, (int)w.rows, (int)w.cols));
+    if (!bias.p || !counts_bias(c, c->op->io.read[1])) return OK;
+    return move_bias_ref(c->write[0].p, bias.p, x.rows, (int)w.rows);
 }
 
 enum err backend_cpu_dgrad(const struct call *c)
@@ -233,8 +257,10 @@ enum err backend_cpu_dgrad(const struct call *c)
 
 enum err backend_cpu_wgrad(const struct call *c)
 {
-    const struct operand g = c->add[0], x = c->read[0];
-    return c->kernels->gemm_wgrad(g.p, x.p, c->read[1].p, x.rows, (int)g.rows, (int)g.cols);
+    const struct operand g = c->add[0], x = c->read[0], bias = c->add[1];
+    TRY(c->kernels->gemm_wgrad(g.p, x.p, c->read[1].p, x.rows, (int)g.rows, (int)g.cols));
+    if (!bias.p || !counts_bias(c, c->op->io.add[0])) return OK;
+    return move_bias_bwd_ref(bias.p, c->read[1].p, x.rows, (int)g.rows);
 }
 
 enum err backend_cpu_swiglu(const struct call *c)

@@ -97,6 +97,63 @@ enum err backend_cpu_param_gather(const struct call *c)
     return e;
 }
 
+/* ---- heads for tokens ---- */
+
+/* Where row r of member m's rows stands among all tokens in order of position. */
+static int64_t in_order(const struct call *c, int64_t r, int m)
+{
+    const struct rope at = backend_cpu_positions(c);
+    const int local = at.seq / at.cp;
+    return r / local * at.seq + rope_position((int)(r % local), at.seq, at.cp, m);
+}
+
+/* `tokens`: my tokens with all heads; `heads`: all tokens with my heads; parts of `rows` tokens and `wide` bytes lie
+ * one after the other in `parts`, one a member. Copies a part to (out) or from `parts`. */
+static void swap_tokens(char *parts, char *tokens, int64_t rows, int64_t wide, int members, int m, int out)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        char *part = parts + (m * rows + r) * wide, *row = tokens + (r * members + m) * wide;
+        memcpy(out ? part : row, out ? row : part, (size_t)wide);
+    }
+}
+
+static void swap_heads(const struct call *c, char *parts, char *heads, int64_t rows, int64_t wide, int m, int out)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        char *part = parts + (m * rows + r) * wide, *row = heads + in_order(c, r, m) * wide;
+        memcpy(out ? part : row, out ? row : part, (size_t)wide);
+    }
+}
+
+/* Fewer rows in than out: my tokens go out, my heads come in; else back. */
+enum err backend_cpu_swap(const struct call *c)
+{
+    const struct operand x = c->read[0], y = c->write[0];
+    const int back = x.rows > y.rows;
+    const int64_t all_B = x.rows * row_B(c), rows = back ? y.rows : x.rows, wide = all_B / (rows * c->members);
+    struct parts s;
+    void *p;
+    if (!c->comm) return copy(c);
+    TRY(backend_cpu_scratch(&p, 2 * all_B, c));
+    char *out = p, *in = out + all_B;
+    enum err e = parts_open(&s, c);
+    for (int m = 0; e == OK && m < c->members; m++) {
+        s.part[m] = rows * wide;
+        if (back) swap_heads(c, out, x.p, rows, wide, m, 1);
+        else swap_tokens(out, x.p, rows, wide, c->members, m, 1);
+    }
+    if (e == OK) {
+        e = c->comm_ops->all_to_all(c->comm, in, s.part, out, s.part, c->d);
+        free(s.part);
+    }
+    for (int m = 0; e == OK && m < c->members; m++) {
+        if (back) swap_tokens(in, y.p, rows, wide, c->members, m, 0);
+        else swap_heads(c, in, y.p, rows, wide, m, 0);
+    }
+    free(p);
+    return e;
+}
+
 /* ---- parts by the count matrix ---- */
 
 /* part: my rows for every ep member; more: every ep member's rows for me. */

@@ -1,6 +1,7 @@
 /* Launchers of the routed half of a layer, except its collectives. Shapes that only a router knows are sums
  * over the count matrix. */
 #include "exec/backend_cpu.h"
+#include "kernels/move.h"
 #include "kernels/permute.h"
 #include "kernels/route.h"
 #include <math.h>
@@ -157,12 +158,21 @@ static enum err grouped_shape(struct grouped *g, const struct call *c, struct op
     return OK;
 }
 
+/* y's rows of every expert get its bias; or (gradient) a bias's gradient gets the sum of its expert's rows. */
+static enum err grouped_bias(const struct grouped *g, float *bias, float *y, int gradient)
+{
+    for (int l = 0; l < g->experts; y += g->rows[l++] * g->out, bias += g->out)
+        TRY(gradient ? move_bias_bwd_ref(bias, y, g->rows[l], g->out) : move_bias_ref(y, bias, g->rows[l], g->out));
+    return OK;
+}
+
 enum err backend_cpu_grouped_gemm(const struct call *c)
 {
     struct grouped g;
     TRY(grouped_shape(&g, c, c->read[2], c->read[1]));
-    const enum err e =
+    enum err e =
         c->kernels->gemm_grouped(c->write[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
+    if (e == OK && c->read[3].p) e = grouped_bias(&g, c->read[3].p, c->write[0].p, 0);
     free(g.rows);
     return e;
 }
@@ -181,8 +191,9 @@ enum err backend_cpu_grouped_wgrad(const struct call *c)
 {
     struct grouped g;
     TRY(grouped_shape(&g, c, c->read[2], c->add[0]));
-    const enum err e =
+    enum err e =
         c->kernels->gemm_grouped_wgrad(c->add[0].p, c->read[0].p, c->read[1].p, g.rows, g.experts, g.out, g.in);
+    if (e == OK && c->add[1].p) e = grouped_bias(&g, c->add[1].p, c->read[1].p, 1);
     free(g.rows);
     return e;
 }

@@ -74,12 +74,38 @@ static double clip_scale(const struct call *c)
     return optimizer_clip(metric[METRIC_SQUARES], c->job->plan.clip);
 }
 
+/* Elements [from, to) of the bucket, all within my slice, with or without decay. */
+static enum err adamw_some(const struct call *c, struct optimizer_adamw o, int64_t from, int64_t to, int decays)
+{
+    const int64_t mine = c->me * slice(c, c->read[0]), at = from - mine;
+    float *w = c->add[0].p, *master = c->add[1].p, *m = c->add[2].p, *v = c->add[3].p;
+    const float *g = c->read[0].p;
+    if (!decays) o.weight_decay = 0;
+    return c->kernels->optimizer_adamw(w + from, master ? master + at : NULL, m + at, v + at, g + from, to - from, &o);
+}
+
+/* Runs of parameters that decay and that do not, in the order in which they lie in the bucket. */
+static enum err adamw_runs(const struct call *c, const struct optimizer_adamw *o, int64_t from, int64_t to)
+{
+    const struct program *pr = c->pr;
+    for (int i = 0; i < pr->n_param && o->weight_decay != 0; i++) {
+        const struct param *q = &pr->param[i];
+        const struct buf *b = &pr->buf[q->w];
+        if (b->view != c->op->io.add[0] || !program_param_is_vector((enum param_name)q->name)) continue;
+        const int64_t first = b->view_at > from ? b->view_at : from, end = b->view_at + b->rows * b->cols;
+        const int64_t last = end < to ? end : to;
+        if (first >= last) continue;
+        if (first > from) TRY(adamw_some(c, *o, from, first, 1));
+        TRY(adamw_some(c, *o, first, last, 0));
+        from = last;
+    }
+    return from < to ? adamw_some(c, *o, from, to, 1) : OK;
+}
+
 enum err backend_cpu_adamw(const struct call *c)
 {
     const struct plan *p = &c->job->plan;
     const int64_t n = slice(c, c->read[0]);
-    const float *g = c->read[0].p;
-    float *w = c->add[0].p;
     const struct optimizer_adamw o = {.lr = c->lr,
                                       .beta1 = p->beta1,
                                       .beta2 = p->beta2,
@@ -87,7 +113,7 @@ enum err backend_cpu_adamw(const struct call *c)
                                       .weight_decay = p->weight_decay,
                                       .scale = clip_scale(c),
                                       .step = c->iter + 1};
-    return c->kernels->optimizer_adamw(w + c->me * n, c->add[1].p, c->add[2].p, c->add[3].p, g + c->me * n, n, &o);
+    return adamw_runs(c, &o, c->me * n, (c->me + 1) * n);
 }
 
 enum err backend_cpu_sgd(const struct call *c)

@@ -30,7 +30,9 @@ float exec_param_value(const struct job *j, const struct param *q, int64_t index
     case PARAM_FINAL_NORM: case PARAM_ATTN_NORM: case PARAM_Q_NORM: case PARAM_K_NORM: case PARAM_Q_A_NORM:
     case PARAM_KV_A_NORM: case PARAM_MLP_NORM: case PARAM_MTP_ENORM: case PARAM_MTP_HNORM: case PARAM_MTP_NORM:
         return 1;
-    case PARAM_ROUTER_BIAS:
+    case PARAM_ROUTER_BIAS: case PARAM_Q_BIAS: case PARAM_K_BIAS: case PARAM_V_BIAS: case PARAM_O_BIAS:
+    case PARAM_FC1_BIAS: case PARAM_FC2_BIAS: case PARAM_ROUTER_SHIFT: case PARAM_EXPERT_FC1_BIAS:
+    case PARAM_EXPERT_FC2_BIAS: case PARAM_SHARED_FC1_BIAS: case PARAM_SHARED_FC2_BIAS:
         return 0;
     default: {
         const uint64_t who =

@@ -22,7 +22,7 @@ struct exec_param_owned { int64_t first, end; };
 struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank);
 
 /* Element `index` = (expert * rows + row) * cols + col of the whole: bell-shaped with deviation model.init_std,
- * 1 for norms, 0 for the router's selection bias. Stages that hold a copy of one table agree, because a table
+ * 1 for norms, 0 for biases. Stages that hold a copy of one table agree, because a table
  * has layer -1 on all. */
 float exec_param_value(const struct job *j, const struct param *q, int64_t index);
 /* Writes the initial values of all parameters of the rank's stage into its arena; where there are master weights, also its

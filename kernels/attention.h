@@ -24,10 +24,10 @@ int64_t attention_scratch_B_ref(const struct attention_shape *a);
 typedef enum err attention_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
                                const float *sink, const struct attention_shape *a, void *scratch);
 /* dk and dv [Tk, ...] hold what this member's queries say; the sum over members is the caller's. dsink [nq] +=
- * the sinks' gradient; both are NULL without sinks. */
+ * the sinks' gradient (NULL without sinks): a sink's probability is what lse leaves over the keys'. */
 typedef enum err attention_bwd(float *dq, float *dk, float *dv, float *dsink, const float *q, const float *k,
-                               const float *v, const float *sink, const float *o, const float *lse,
-                               const float *dout, const struct attention_shape *a, void *scratch);
+                               const float *v, const float *o, const float *lse, const float *dout,
+                               const struct attention_shape *a, void *scratch);
 attention_fwd attention_ref;
 attention_bwd attention_bwd_ref;
 

@@ -252,7 +252,7 @@ static float attention_dot(const float *x, const float *y, int n)
 }
 
 /* Scores become probabilities p, products with values the scores' gradient p (dp - along) scale. */
-static void attention_row_bwd(struct attention_work *w, float lse, int r, int k0, int n)
+static void attention_row_bwd(struct attention_work *w, float lse, int r, int k0, int n, int sinks)
 {
     float *x = w->score + r * ATTENTION_KEYS, *d = w->dscore + r * ATTENTION_KEYS;
     const float scale = w->scale, along = w->along[r];
@@ -264,10 +264,11 @@ static void attention_row_bwd(struct attention_work *w, float lse, int r, int k0
         x[i] = vexp(x[i] * scale - lse);
         d[i] = x[i] * (d[i] - along) * scale;
     }
+    for (int i = low; sinks && i < high; i++) w->sum[r] += x[i];
 }
 
 static void attention_block_bwd(struct attention_work *w, float *dq, const float *q, const float *o,
-                                const float *lse, const float *dout)
+                                const float *lse, const float *dout, int sinks)
 {
     const struct attention_shape *a = w->a;
     const int64_t q_row = (int64_t)a->nq * a->dqk, o_row = (int64_t)a->nq * a->dv;
@@ -276,13 +277,14 @@ static void attention_block_bwd(struct attention_work *w, float *dq, const float
     attention_pack(w->do_panel, (struct tile_matrix){dout, o_row, 1}, w->queries, a->dv);
     for (int r = 0; r < w->queries; r++) {
         w->along[r] = attention_dot(dout + r * o_row, o + r * o_row, a->dv);
+        w->sum[r] = 0;
         memset(dq + r * q_row, 0, (size_t)a->dqk * sizeof *dq);
     }
     for (int k0 = attention_first_key(w); k0 < end; k0 += ATTENTION_KEYS) {
         const int n = end - k0 < ATTENTION_KEYS ? end - k0 : ATTENTION_KEYS;
         attention_scores(w->score, w, (struct tile_matrix){q, q_row, 1}, w->k_turned, a->dqk, k0, n);
         attention_scores(w->dscore, w, (struct tile_matrix){dout, o_row, 1}, w->v_turned, a->dv, k0, n);
-        for (int r = 0; r < w->queries; r++) attention_row_bwd(w, lse[r * a->nq], r, k0, n);
+        for (int r = 0; r < w->queries; r++) attention_row_bwd(w, lse[r * a->nq], r, k0, n, sinks);
         attention_product(dq, q_row, (struct tile_matrix){w->dscore, ATTENTION_KEYS, 1}, w->k_panel, seq, k0, n,
                           w->queries, a->dqk, 1);
         attention_product(w->dk + (int64_t)k0 * a->dqk, a->dqk, (struct tile_matrix){w->dscore, 1, ATTENTION_KEYS},
@@ -292,11 +294,11 @@ static void attention_block_bwd(struct attention_work *w, float *dq, const float
     }
 }
 
-/* The sink's probability p takes from all others as they from it: its gradient is -p (dout . o). */
-static float attention_sink_bwd(const struct attention_work *w, const float *lse, float sink)
+/* The sink's probability, which is what the keys leave of 1, takes from all of them. */
+static float attention_sink_bwd(const struct attention_work *w)
 {
     float sum = 0;
-    for (int r = 0; r < w->queries; r++) sum -= vexp(sink - lse[r * w->a->nq]) * w->along[r];
+    for (int r = 0; r < w->queries; r++) sum -= (1 - w->sum[r]) * w->along[r];
     return sum;
 }
 
@@ -310,7 +312,7 @@ static void attention_open_keys_bwd(struct attention_work *w)
 }
 
 enum err attention_bwd_cpu(float *dq, float *dk, float *dv, float *dsink, const float *q, const float *k,
-                           const float *v, const float *sink, const float *o, const float *lse, const float *dout,
+                           const float *v, const float *o, const float *lse, const float *dout,
                            const struct attention_shape *a, void *scratch)
 {
     const int local = a->at.seq / a->at.cp, group = a->nq / a->nkv;
@@ -326,8 +328,8 @@ enum err attention_bwd_cpu(float *dq, float *dk, float *dv, float *dsink, const 
                     const int64_t at = (first + r0) * a->nq + h;
                     attention_take_queries(&w, r0);
                     attention_block_bwd(&w, dq + at * a->dqk, q + at * a->dqk, o + at * a->dv, lse + at,
-                                        dout + at * a->dv);
-                    if (dsink) dsink[h] += attention_sink_bwd(&w, lse + at, sink[h]);
+                                        dout + at * a->dv, dsink != NULL);
+                    if (dsink) dsink[h] += attention_sink_bwd(&w);
                 }
             attention_rows_move(w.dk, dk, &w, first, kv, a->dqk, 1);
             attention_rows_move(w.dv, dv, &w, first, kv, a->dv, 1);

@@ -94,12 +94,13 @@ enum err attention_ref(float *o, float *lse, const float *q, const float *k, con
 }
 
 /* What one query head adds: with p the probabilities, ds = p (dout . v - dout . o) is the scores' gradient.
- * dk and dv point where s->k and s->v do. */
-static void attention_head_bwd(float *dq, float *dk, float *dv, const struct attention_view *s,
-                               const float *o, float lse, const float *dout, const struct attention_shape *a,
-                               float *score)
+ * dk and dv point where s->k and s->v do. Returns the sink's gradient: its probability, which is what the keys
+ * leave of 1, takes from all of them. */
+static double attention_head_bwd(float *dq, float *dk, float *dv, const struct attention_view *s, const float *o,
+                                 float lse, const float *dout, const struct attention_shape *a, float *score)
 {
     const float along = vec_dot(dout, o, a->dv);
+    double seen = 0;
     attention_scores(score, s, a->dqk);
     memset(dq, 0, (size_t)a->dqk * sizeof *dq);
     for (int i = 0; i < s->n; i++) {
@@ -109,24 +110,14 @@ static void attention_head_bwd(float *dq, float *dk, float *dv, const struct att
         vec_add(dv + v_at, dout, p, a->dv);
         vec_add(dq, s->k + k_at, ds, a->dqk);
         vec_add(dk + k_at, s->q, ds, a->dqk);
+        seen += p;
     }
-}
-
-/* The sink's probability p takes from all others as they from it: its gradient is -p (dout . o). */
-static void attention_sink_bwd(float *dsink, float sink, const float *o, const float *lse, const float *dout,
-                               const struct attention_shape *a, int64_t tokens, int head)
-{
-    double sum = 0;
-    for (int64_t t = 0; t < tokens; t++) {
-        const int64_t at = t * a->nq + head;
-        sum -= (double)expf(sink - lse[at]) * vec_dot(dout + at * a->dv, o + at * a->dv, a->dv);
-    }
-    dsink[head] += (float)sum;
+    return -(1 - seen) * along;
 }
 
 enum err attention_bwd_ref(float *dq, float *dk, float *dv, float *dsink, const float *q, const float *k,
-                           const float *v, const float *sink, const float *o, const float *lse,
-                           const float *dout, const struct attention_shape *a, void *scratch)
+                           const float *v, const float *o, const float *lse, const float *dout,
+                           const struct attention_shape *a, void *scratch)
 {
     int32_t *row = scratch;
     float *score = (float *)(row + a->at.seq);
@@ -134,13 +125,15 @@ enum err attention_bwd_ref(float *dq, float *dk, float *dv, float *dsink, const 
     attention_rows(row, a);
     memset(dk, 0, (size_t)(keys * a->nkv * a->dqk) * sizeof *dk);
     memset(dv, 0, (size_t)(keys * a->nkv * a->dv) * sizeof *dv);
-    for (int64_t t = 0; t < tokens; t++)
-        for (int h = 0; h < a->nq; h++) {
-            const struct attention_view s = attention_view(a, q, k, v, sink, row, t, h);
+    for (int h = 0; h < a->nq; h++) {
+        double sum = 0;
+        for (int64_t t = 0; t < tokens; t++) {
+            const struct attention_view s = attention_view(a, q, k, v, NULL, row, t, h);
             const int64_t at = t * a->nq + h;
-            attention_head_bwd(dq + at * a->dqk, dk + (s.k - k), dv + (s.v - v), &s, o + at * a->dv, lse[at],
-                               dout + at * a->dv, a, score);
+            sum += attention_head_bwd(dq + at * a->dqk, dk + (s.k - k), dv + (s.v - v), &s, o + at * a->dv, lse[at],
+                                      dout + at * a->dv, a, score);
         }
-    for (int h = 0; dsink && h < a->nq; h++) attention_sink_bwd(dsink, sink[h], o, lse, dout, a, tokens, h);
+        if (dsink) dsink[h] += (float)sum;
+    }
     return OK;
 }

@@ -15,6 +15,10 @@ enum err move_embed_ref(float *y, const int32_t *token, const float *table, int6
 enum err move_embed_bwd_ref(float *g, const int32_t *token, const float *dy, int64_t rows, int cols,
                             int64_t first, int64_t held);
 
+/* y [rows, cols] += bias [cols] in every row; g [cols] += the sum of dy's rows (in double). */
+enum err move_bias_ref(float *y, const float *bias, int64_t rows, int cols);
+enum err move_bias_bwd_ref(float *g, const float *dy, int64_t rows, int cols);
+
 /* The same, elements of type t; g float32. */
 enum err move_add_cuda(void *y, const void *a, const void *b, int64_t n, enum dtype t, kstream s);
 enum err move_cols_cuda(void *to, int to_cols, const void *from, int from_cols, int64_t rows, int cols, enum dtype t,

@@ -42,3 +42,20 @@ enum err move_embed_bwd_ref(float *g, const int32_t *token, const float *dy, int
     }
     return OK;
 }
+
+enum err move_bias_ref(float *y, const float *bias, int64_t rows, int cols)
+{
+    for (int64_t r = 0; r < rows; r++, y += cols)
+        for (int c = 0; c < cols; c++) y[c] += bias[c];
+    return OK;
+}
+
+enum err move_bias_bwd_ref(float *g, const float *dy, int64_t rows, int cols)
+{
+    for (int c = 0; c < cols; c++) {
+        double sum = 0;
+        for (int64_t r = 0; r < rows; r++) sum += dy[r * cols + c];
+        g[c] += (float)sum;
+    }
+    return OK;
+}

@@ -14,7 +14,7 @@ struct weight build_weight(const struct build *b, int param);
 /* One weight over parameters `first` .. `last`, declared one after the other with equal cols and sharing. */
 struct weight build_weight_span(struct build *b, int first, int last);
 /* Gives a weight its bias, one value an output. */
-void build_bias(struct build *b, struct weight *w, int rows, enum shard shard, int batch);
+void build_bias(struct build *b, struct weight *w, enum param_name name, int rows, enum shard shard, int batch);
 /* A weight that is not trained (the router's selection bias): zero, fp32. Returns its buffer. */
 int build_constant(struct build *b, enum param_name name, int rows, int cols);
 /* Ends a layer's buckets: padded to equal parts, optimizer state made. */

@@ -3,15 +3,21 @@
  * gathered again in backward, not kept. */
 #include "models/build.h"
 
-/* As the matrices: one vector, or two when K/V heads are replicated over tp. */
+static struct weight with_bias(struct weight w, struct weight bias)
+{
+    w.bias = bias.w;
+    w.bias_g = bias.g;
+    return w;
+}
+
+/* As the matrices: side by side, or two vectors when K/V heads are replicated over tp. */
 static void bias_qkv(struct build *b, struct attention_w *w, int q_rows, int kv_rows)
 {
-    if (w->kv.w == 0) {
-        build_bias(b, &w->qkv, q_rows + 2 * kv_rows, SHARD_ROWS, 0);
-        return;
-    }
-    build_bias(b, &w->qkv, q_rows, SHARD_ROWS, 0);
-    build_bias(b, &w->kv, 2 * kv_rows, SHARD_KV, 0);
+    const int q = build_param(b, PARAM_Q_BIAS, q_rows, 1, SHARD_ROWS, 0);
+    const int k = build_param(b, PARAM_K_BIAS, kv_rows, 1, SHARD_KV, 0);
+    const int v = build_param(b, PARAM_V_BIAS, kv_rows, 1, SHARD_KV, 0);
+    w->qkv = with_bias(w->qkv, w->kv.w ? build_weight(b, q) : build_weight_span(b, q, v));
+    if (w->kv.w) w->kv = with_bias(w->kv, build_weight_span(b, k, v));
 }
 
 struct attention_w build_attention_weights(struct build *b)
@@ -35,7 +41,7 @@ struct attention_w build_attention_weights(struct build *b)
     w.o = build_weight(b, build_param(b, PARAM_O, h, q_rows, SHARD_COLS, 0));
     if (m->sinks) w.sink = build_weight(b, build_param(b, PARAM_SINK, m->heads, 1, SHARD_ROWS, 0));
     if (model_has_bias(m, BIAS_QKV)) bias_qkv(b, &w, q_rows, kv_rows);
-    if (model_has_bias(m, BIAS_O)) build_bias(b, &w.o, h, SHARD_NONE, 0);
+    if (model_has_bias(m, BIAS_O)) build_bias(b, &w.o, PARAM_O_BIAS, h, SHARD_NONE, 0);
     return w;
 }
 

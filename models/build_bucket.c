@@ -168,9 +168,9 @@ struct weight build_weight(const struct build *b, int param)
     return (struct weight){ .w = p->w, .g = p->g, .low = is_low((enum param_name)p->name) };
 }
 
-void build_bias(struct build *b, struct weight *w, int rows, enum shard shard, int batch)
+void build_bias(struct build *b, struct weight *w, enum param_name name, int rows, enum shard shard, int batch)
 {
-    const struct weight v = build_weight(b, build_param(b, PARAM_BIAS, rows, 1, shard, batch));
+    const struct weight v = build_weight(b, build_param(b, name, rows, 1, shard, batch));
     w->bias = v.w;
     w->bias_g = v.g;
 }

@@ -11,6 +11,11 @@ int build_norm_again(struct build *b, int x, struct weight norm, int kept, int o
     return n;
 }
 
+static enum param_name bias_of(enum param_name fc1)
+{
+    return fc1 == PARAM_FC1 ? PARAM_FC1_BIAS : fc1 == PARAM_EXPERT_FC1 ? PARAM_EXPERT_FC1_BIAS : PARAM_SHARED_FC1_BIAS;
+}
+
 void build_mlp_matrices(struct build *b, struct mlp_w *w, enum param_name fc1, int in, int width, int batch)
 {
     const struct model *m = &b->j->model;
@@ -19,8 +24,8 @@ void build_mlp_matrices(struct build *b, struct mlp_w *w, enum param_name fc1, i
     w->fc1 = build_weight(b, build_param(b, fc1, up, in, cut, batch));
     w->fc2 = build_weight(b, build_param(b, (enum param_name)(fc1 + 1), in, width, SHARD_COLS, batch));
     if (!model_has_bias(m, BIAS_MLP)) return;
-    build_bias(b, &w->fc1, up, cut, batch);
-    build_bias(b, &w->fc2, in, SHARD_NONE, batch);
+    build_bias(b, &w->fc1, bias_of(fc1), up, cut, batch);
+    build_bias(b, &w->fc2, (enum param_name)(bias_of(fc1) + 1), in, SHARD_NONE, batch);
 }
 
 struct mlp_w build_mlp_weights(struct build *b)

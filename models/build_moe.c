@@ -10,7 +10,7 @@ struct moe_w build_moe_weights(struct build *b)
     struct moe_w w = { 0 };
     w.norm = build_weight(b, build_param(b, PARAM_MLP_NORM, model_norm_rows(m), m->hidden, SHARD_NONE, 0));
     w.router = build_weight(b, build_param(b, PARAM_ROUTER, m->experts, m->hidden, SHARD_NONE, 0));
-    if (model_has_bias(m, BIAS_ROUTER)) build_bias(b, &w.router, m->experts, SHARD_NONE, 0);
+    if (model_has_bias(m, BIAS_ROUTER)) build_bias(b, &w.router, PARAM_ROUTER_SHIFT, m->experts, SHARD_NONE, 0);
     if (m->selection_bias) w.bias = build_constant(b, PARAM_ROUTER_BIAS, 1, m->experts);
     if (m->shared_ffn) build_mlp_matrices(b, &w.shared, PARAM_SHARED_FC1, m->hidden, m->shared_ffn, 0);
     build_mlp_matrices(b, &w.routed, PARAM_EXPERT_FC1, model_expert_in(m), m->expert_ffn, m->experts);

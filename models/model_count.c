@@ -53,10 +53,7 @@ int model_count_ffn(const struct model *m, enum ffn k)
 const char *model_cost_only(const struct model *m)
 {
     if (*m->pattern) return "a pattern of layers";
-    if (m->bias) return "biases";
-    if (m->positions != POSITIONS_ROPE) return "positions without rope";
-    if (m->window) return "sliding windows";
-    if (m->sinks) return "attention sinks";
+    if (model_has_bias(m, BIAS_NORM)) return "shifts of norms";
     if (m->moe_latent) return "latent experts";
     if (m->mtp > 1) return "more than one MTP depth";
     return NULL;

@@ -84,7 +84,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("lr-steps", INT, lr_steps, 0, plan_auto_0, 1, 1000000000, "auto", "steps after which it has decayed; auto: the run's") \
     X("lr-min", NUMBER, lr_min, 0, 0, 0, 1, "0.1", "what is left of it at the end")                           \
     X("lr-cooldown", NUMBER, lr_cooldown, 0, 0, 0, 1, "0.2", "wsd: part of lr-steps in which it decays")       \
-    X("weight-decay", NUMBER, weight_decay, 0, 0, 0, 1e6, "0.1", "AdamW: decoupled, of every parameter")     \
+    X("weight-decay", NUMBER, weight_decay, 0, 0, 0, 1e6, "0.1", "AdamW: decoupled, of matrices; norms and biases have none")     \
     X("beta1", NUMBER, beta1, 0, 0, 0, 0.999999, "0.9", "AdamW: decay of the first moment")                  \
     X("beta2", NUMBER, beta2, 0, 0, 0, 0.999999, "0.95", "AdamW: decay of the second moment")                \
     X("adam-eps", NUMBER, adam_eps, 0, 0, 1e-30, 1, "1e-8", "AdamW: added to the root")                      \

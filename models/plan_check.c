@@ -306,6 +306,8 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
         return fail(d, ERR_LIMIT,
                     "model %s has %s, which stack %s cannot run: take a stack that is only predicted", m->name,
                     model_cost_only(m), s->name);
+    if (s->runs && p->etp > 1 && m->experts > 0 && model_has_bias(m, BIAS_MLP))
+        return fail(d, ERR_LIMIT, "etp %d with biases of experts is not built in stack %s yet: set etp 1", p->etp, s->name);
     if (s->runs && recipe_is_low(recipe_of(p->precision)))
         return fail(d, ERR_LIMIT,
                     "precision %s is not built in stack %s yet: set precision bf16, or take a stack that is only "

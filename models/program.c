@@ -17,6 +17,18 @@ const char *program_param_name(enum param_name n)
     return name[n];
 }
 
+int program_param_is_vector(enum param_name n)
+{
+    switch (n) {
+    case PARAM_FINAL_NORM: case PARAM_ATTN_NORM: case PARAM_Q_NORM: case PARAM_K_NORM: case PARAM_Q_A_NORM:
+    case PARAM_KV_A_NORM: case PARAM_MLP_NORM: case PARAM_MTP_ENORM: case PARAM_MTP_HNORM: case PARAM_MTP_NORM:
+    case PARAM_ROUTER_BIAS: case PARAM_SINK: case PARAM_Q_BIAS: case PARAM_K_BIAS: case PARAM_V_BIAS: case PARAM_O_BIAS:
+    case PARAM_FC1_BIAS: case PARAM_FC2_BIAS: case PARAM_ROUTER_SHIFT: case PARAM_EXPERT_FC1_BIAS:
+    case PARAM_EXPERT_FC2_BIAS: case PARAM_SHARED_FC1_BIAS: case PARAM_SHARED_FC2_BIAS: return 1;
+    default: return 0;
+    }
+}
+
 /* FNV-1a, a value at a time and folded so that high bits reach low ones; field by field: padding bytes of structs never
  * count. */
 static void mix(uint64_t *h, int64_t value)

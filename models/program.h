@@ -30,9 +30,11 @@ enum shard {                                    /* how a parameter is cut over t
     X(Q_B, "q_b") X(KV_A, "kv_a") X(KV_A_NORM, "kv_a_norm") X(KV_B, "kv_b") X(MLP_NORM, "mlp_norm") X(FC1, "fc1")   \
     X(FC2, "fc2") X(ROUTER, "router") X(ROUTER_BIAS, "router_bias") X(EXPERT_FC1, "expert_fc1")                   \
     X(EXPERT_FC2, "expert_fc2") X(SHARED_FC1, "shared_fc1") X(SHARED_FC2, "shared_fc2") X(MTP_ENORM, "mtp_enorm") \
-    X(MTP_HNORM, "mtp_hnorm") X(MTP_PROJ, "mtp_proj") X(MTP_NORM, "mtp_norm") X(BIAS, "bias") X(SINK, "sink")        \
+    X(MTP_HNORM, "mtp_hnorm") X(MTP_PROJ, "mtp_proj") X(MTP_NORM, "mtp_norm") X(O_BIAS, "o_bias") X(SINK, "sink")        \
     X(MAMBA_IN, "mamba_in") X(MAMBA_SCAN, "mamba_scan") X(MAMBA_OUT, "mamba_out") X(LATENT_DOWN, "latent_down")     \
-    X(LATENT_UP, "latent_up")
+    X(LATENT_UP, "latent_up") X(Q_BIAS, "q_bias") X(K_BIAS, "k_bias") X(V_BIAS, "v_bias") X(FC1_BIAS, "fc1_bias")      \
+    X(FC2_BIAS, "fc2_bias") X(ROUTER_SHIFT, "router_shift") X(EXPERT_FC1_BIAS, "expert_fc1_bias")                 \
+    X(EXPERT_FC2_BIAS, "expert_fc2_bias") X(SHARED_FC1_BIAS, "shared_fc1_bias") X(SHARED_FC2_BIAS, "shared_fc2_bias")
 enum param_name {
 #define X(id, name) PARAM_##id,
     PARAM_LIST(X)
@@ -40,6 +42,9 @@ enum param_name {
     PARAM_COUNT
 };
 const char *program_param_name(enum param_name n);
+/* One number an output or a head, or a norm's weight: not a matrix. Such have no weight decay (Megatron-LM
+ * optimizer/__init__.py: biases and parameters of one dimension). */
+int program_param_is_vector(enum param_name n);
 
 struct param {                      /* where a rank's slice lies in the whole: for init, checkpoint, parity, verify           */
     int32_t w, g;                   /* views of a bucket's weight and gradient; g 0: not trained (router_bias)                 */

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum family { GQA, GQA_ALL, MLA, MLA_ALL, DENSE, TIED_MTP, V2, V2_ALL, FAMILY_TEST_COUNT };  /* _ALL: top-k = experts */
+enum family { GQA, GQA_ALL, MLA, MLA_ALL, DENSE, TIED_MTP, V2, V2_ALL, OSS, OSS_ALL, FAMILY_TEST_COUNT };  /* _ALL: top-k = experts */
 
 struct fold {
     const char *name;
@@ -21,6 +21,7 @@ struct fold {
     int split, woven, recompute;            /* recompute: bits */
     const char *layout;                     /* NULL: auto */
     int mbs, group;                         /* 0: 1; pp */
+    int a2a;                                /* cp by heads */
     int bf16, wide;                         /* wide: no gradient of a handful of elements */
 };
 
@@ -57,6 +58,11 @@ static inline struct model parity_model(enum family f)
         m.shared_ffn = 32, m.norm_topk = 0, m.route_scale = 2, m.qk_norm = 0;
         m.groups = 2, m.groups_kept = 1, m.group_score = GROUP_SCORE_MAX;
     }
+    if (f == OSS || f == OSS_ALL) {         /* as GPT-OSS: windows in every second layer, sinks, biases everywhere */
+        m.window = 5, m.full_every = 2, m.sinks = 1, m.qk_norm = 0, m.dense_layers = 1;
+        m.bias = 1 << BIAS_QKV | 1 << BIAS_O | 1 << BIAS_MLP | 1 << BIAS_ROUTER;
+    }
+    if (f == OSS_ALL) m.experts = m.topk = 4, m.shared_ffn = 16, m.positions = POSITIONS_NONE;
     if (f == V2_ALL) m.experts = m.topk = 4, m.groups = m.groups_kept = 1, m.activation = ACTIVATION_RELU2;
     return m;
 }
@@ -64,7 +70,7 @@ static inline struct model parity_model(enum family f)
 static inline struct stack parity_stack(void)
 {
     return (struct stack){ .name = "moefold", .runs = 1, .schedules = 7,
-                           .recomputes = (2 << RECOMPUTE_FULL) - 1, .dispatchers = 1,
+                           .recomputes = (2 << RECOMPUTE_FULL) - 1, .dispatchers = 1, .cp_comms = 3,
                            .split_wgrad = 1, .capacity = 1.5, .vocab_multiple = 8, .issue = 1,
                            .host_reads = 1, .arena = 1, .grad_fp32 = 1 };
 }
@@ -100,7 +106,7 @@ static inline struct job parity_job(const struct fold *f, int seed, enum optimiz
     *p = (struct plan){ .model = "tiny", .system = "host", .stack = "moefold", .tp = f->tp, .cp = f->cp,
                         .pp = f->pp, .vpp = f->vpp, .etp = f->etp, .ep = f->ep, .schedule = -1,
                         .vpp_group = f->group, .mbs = f->mbs, .gbs = PARITY_GBS, .seq = PARITY_SEQ,
-                        .precision = f->bf16 ? PRECISION_BF16 : PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute,
+                        .precision = f->bf16 ? PRECISION_BF16 : PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute, .cp_comm = f->a2a ? CP_COMM_A2A : CP_COMM_ALLGATHER,
                         .dispatcher = -1, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1,
                         .mtp = -1, .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01,
                         .beta1 = 0.9, .beta2 = 0.95, .adam_eps = 1e-8, .clip = 1, .seed = seed };

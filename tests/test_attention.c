@@ -117,7 +117,7 @@ static void member(struct answer *a, const struct net *n, float *q, float *k, fl
     gathered(mk, k, n, cp, k_cols, 0);
     gathered(mv, v, n, cp, v_cols, 0);
     ck_assert_int_eq(under->attention(o, lse, mq, mk, mv, sink, &s, scratch), OK);
-    ck_assert_int_eq(under->attention_bwd(dq, dk, dv, sink ? a->dsink : NULL, mq, mk, mv, sink, o, lse, md, &s, scratch), OK);
+    ck_assert_int_eq(under->attention_bwd(dq, dk, dv, sink ? a->dsink : NULL, mq, mk, mv, o, lse, md, &s, scratch), OK);
     cut(o, a->o, n, cp, m, o_cols, 1);
     cut(lse, a->lse, n, cp, m, n->nq, 1);
     cut(dq, a->dq, n, cp, m, q_cols, 1);
@@ -194,7 +194,7 @@ START_TEST(large_scores_stay_finite)
     const float want[SEQ] = {1, 1, 2, 2.5f};
     float o[SEQ], lse[SEQ], dq[SEQ], dk[SEQ], dv[SEQ], *scratch = malloc((size_t)under->attention_scratch_B(&s));
     under->attention(o, lse, q, k, v, NULL, &s, scratch);
-    under->attention_bwd(dq, dk, dv, NULL, q, k, v, NULL, o, lse, v, &s, scratch);
+    under->attention_bwd(dq, dk, dv, NULL, q, k, v, o, lse, v, &s, scratch);
     for (int i = 0; i < SEQ; i++) {
         ck_assert_float_eq_tol(o[i], want[i], 1e-6f);
         ck_assert(isfinite(dq[i]) && isfinite(dk[i]) && isfinite(dv[i]));
@@ -226,7 +226,7 @@ START_TEST(fast_equals_reference_across_blocks)
             memset(out[t][5], 0, (size_t)s->nq * sizeof(float));
             float **y = out[t];
             x->attention(y[0], y[1], q, key, v, sink, s, scratch);
-            x->attention_bwd(y[2], y[3], y[4], y[5], q, key, v, sink, y[0], y[1], dout, s, scratch);
+            x->attention_bwd(y[2], y[3], y[4], y[5], q, key, v, y[0], y[1], dout, s, scratch);
             free(scratch);
             if (!t) continue;
             for (int j = 0; j < 6; j++) {

@@ -31,7 +31,7 @@ START_TEST(every_kind_has_a_launcher)
 {
     static const int predicted_only[OP_KIND_COUNT] = {
         [OP_AMAX] = 1, [OP_QUANTIZE] = 1,
-        [OP_SWAP] = 1, [OP_SCAN] = 1, [OP_SCAN_BWD] = 1, [OP_DISPATCH_TOKENS] = 1, [OP_COMBINE_TOKENS] = 1,
+        [OP_SCAN] = 1, [OP_SCAN_BWD] = 1, [OP_DISPATCH_TOKENS] = 1, [OP_COMBINE_TOKENS] = 1,
         [OP_SCATTER_ADD] = 1, [OP_PICK] = 1, [OP_PICK_BWD] = 1, [OP_OFFLOAD] = 1, [OP_RELOAD] = 1, [OP_HOST_ADAMW] = 1,
     };
     for (int k = 0; k < OP_KIND_COUNT; k++)
@@ -341,6 +341,41 @@ START_TEST(some_ranks_may_receive_nothing)
 }
 END_TEST
 
+/* With no gradient a step is decay alone: of matrices, not of norms and biases, whichever slice they lie in. */
+START_TEST(vectors_do_not_decay)
+{
+    static struct buf w_bufs[] = {{0},
+                                  {.dtype = DT_F32, .rows = 12, .cols = 1},
+                                  {.dtype = DT_F32, .rows = 2, .cols = 2, .view = 1, .view_at = 0},
+                                  {.dtype = DT_F32, .rows = 1, .cols = 3, .view = 1, .view_at = 4},
+                                  {.dtype = DT_F32, .rows = 3, .cols = 1, .view = 1, .view_at = 7},
+                                  {.dtype = DT_F32, .rows = 1, .cols = 2, .view = 1, .view_at = 10}};
+    static struct param params[] = {
+        {.w = 2, .name = PARAM_O}, {.w = 3, .name = PARAM_ATTN_NORM}, {.w = 4, .name = PARAM_Q}, {.w = 5, .name = PARAM_Q_BIAS}};
+    const struct program pr = {.buf = w_bufs, .n_buf = LEN(w_bufs), .param = params, .n_param = LEN(params)};
+    static const int decays[12] = {1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0};
+    const struct op o = {.kind = OP_ADAMW, .io = {.add = {1, 0, 1, 1}, .read = {1, 1}}};
+    struct job j = job_init();
+    j.plan.weight_decay = 0.1, j.plan.beta1 = j.plan.beta2 = 0.9, j.plan.adam_eps = 1e-8;
+    for (int members = 1; members <= 4; members++) {
+        float w[12], g[12] = {0}, metric[4] = {0};
+        for (int i = 0; i < 12; i++) w[i] = (float)(i + 1);
+        for (int me = 0; me < members; me++) {
+            float m[12] = {0}, v[12] = {0};
+            struct diag d;
+            struct call c = call_init(&j, &o, &d);
+            c.pr = &pr, c.members = members, c.me = me;
+            c.add[0] = (struct operand){w, 12, 1};
+            c.add[2] = (struct operand){m, 12 / members, 1}, c.add[3] = (struct operand){v, 12 / members, 1};
+            c.read[0] = (struct operand){g, 12, 1}, c.read[1] = (struct operand){metric, 4, 1};
+            ck_assert_int_eq(backend_cpu_launch[OP_ADAMW](&c), OK);
+        }
+        for (int i = 0; i < 12; i++)
+            ck_assert_float_eq_tol(w[i], (float)((i + 1) * (decays[i] ? 1 - j.plan.lr * 0.1 : 1)), 1e-6f);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const test[] = {every_kind_has_a_launcher,
@@ -350,6 +385,7 @@ int main(void)
                                  adamw_takes_its_state_from_the_slice,
                                  alone_a_collective_is_a_copy,
                                  routed_rows_reach_their_experts_and_come_back,
-                                 some_ranks_may_receive_nothing};
+                                 some_ranks_may_receive_nothing,
+                                 vectors_do_not_decay};
     return test_main("backend", test, LEN(test), 300);
 }

@@ -83,14 +83,29 @@ static const struct fold folds[] = {
     { .name = "v2 tp2 pp2 / ep2", .family = V2, .tp = 2, .pp = 2, .dp = 2, .ep = 2 },
     { .name = "v2 relu2 tp2 dp2 / etp2 ep2 moe_act", .family = V2_ALL, .tp = 2, .dp = 2, .etp = 2, .ep = 2, .recompute = ACT },
     { .name = "v2 cp2 / etp2 layernorm mla_up_proj", .family = V2, .cp = 2, .dp = 2, .etp = 2, .recompute = NORM | UP },
+    /* windows, sinks, biases */
+    { .name = "oss tp2 dp2 / ep4", .family = OSS, .tp = 2, .dp = 2, .ep = 4 },
+    { .name = "oss tp4: kv shared, full", .family = OSS, .tp = 4, .ep = 2, .recompute = FULL },
+    { .name = "oss cp2 pp2 / ep2 core_attn", .family = OSS_ALL, .cp = 2, .pp = 2, .ep = 2, .recompute = ATTN },
+    { .name = "oss woven split pp2 vpp2 tp2 / ep2", .family = OSS_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2, .woven = 1,
+      .split = 1 },
+    /* context parallelism by heads */
+    { .name = "cp2 a2a", .family = GQA, .cp = 2, .a2a = 1 },
+    { .name = "cp4 a2a mla core_attn", .family = MLA_ALL, .cp = 4, .a2a = 1, .recompute = ATTN },
+    { .name = "tp2 cp2 pp2 a2a / ep4", .family = MLA, .tp = 2, .cp = 2, .pp = 2, .ep = 4, .a2a = 1 },
+    { .name = "cp2 dp2 a2a oss mbs2 / ep2 full", .family = OSS, .cp = 2, .dp = 2, .mbs = 2, .ep = 2, .a2a = 1,
+      .recompute = FULL },
+    /* 16 ranks */
+    { .name = "tp2 cp2 pp2 dp2 / ep4 etp2", .family = GQA_ALL, .tp = 2, .cp = 2, .pp = 2, .dp = 2, .ep = 4, .etp = 2 },
+    { .name = "pp2 dp8 / ep8", .family = GQA, .dp = 8, .pp = 2, .ep = 8 },
 };
 
 /* Seeds for which no routing decision of 20 steps is closer than 1e-5, so that rounding cannot flip one. */
 static const int seeds[FAMILY_TEST_COUNT] = {
-    [GQA] = 1, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15, [V2] = 32, [V2_ALL] = 1
+    [GQA] = 12, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15, [V2] = 34, [V2_ALL] = 1, [OSS] = 2, [OSS_ALL] = 1
 };
 
-/* What a set of folds must hold to be believed: enough of them, 8 ranks at most, a third with top-k = experts (where no
+/* What a set of folds must hold to be believed: enough of them, 16 ranks at most, a third with top-k = experts (where no
  * rounding flips a choice), every axis, schedule and kind of recompute. */
 START_TEST(the_folds_are_many_and_unlike)
 {
@@ -101,13 +116,13 @@ START_TEST(the_folds_are_many_and_unlike)
         for (int k = 0; k < LEN(has); k++) most[k] = has[k] > most[k] ? has[k] : most[k];
         most[7] |= 1 << (2 * f->split + f->woven);
         recompute |= f->recompute;
-        all += f->family == GQA_ALL || f->family == MLA_ALL;
-        ck_assert_int_le((f->tp ? f->tp : 1) * (f->cp ? f->cp : 1) * (f->dp ? f->dp : 1) * (f->pp ? f->pp : 1), 8);
+        all += f->family == GQA_ALL || f->family == MLA_ALL || f->family == V2_ALL || f->family == OSS_ALL;
+        ck_assert_int_le((f->tp ? f->tp : 1) * (f->cp ? f->cp : 1) * (f->dp ? f->dp : 1) * (f->pp ? f->pp : 1), 16);
     }
     for (int k = 0; k < 7; k++) ck_assert_int_ge(most[k], 2);
     ck_assert_int_eq(most[7], 15);                          /* split or not, woven or not */
     ck_assert_int_eq(recompute, (2 << RECOMPUTE_FULL) - 1);
-    ck_assert_int_ge(LEN(folds), 30);
+    ck_assert_int_ge(LEN(folds), 60);
     ck_assert_int_ge(3 * all, LEN(folds));
 }
 END_TEST

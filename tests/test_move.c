@@ -59,9 +59,22 @@ START_TEST(gradients_add_where_they_were_looked_up)
 }
 END_TEST
 
+START_TEST(a_bias_is_every_rows)
+{
+    float y[6] = {1, 2, 3, 4, 5, 6}, g[3] = {1, 1, 1};
+    const float bias[3] = {10, 20, 30}, want[6] = {11, 22, 33, 14, 25, 36}, sums[3] = {26, 48, 70};
+    move_bias_ref(y, bias, 2, 3);
+    for (int i = 0; i < 6; i++) ck_assert(y[i] == want[i]);
+    move_bias_bwd_ref(g, y, 2, 3);
+    for (int i = 0; i < 3; i++) ck_assert(g[i] == sums[i]);
+    move_bias_bwd_ref(g, y, 0, 3);
+    ck_assert(g[0] == 26);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const test[] = {add, windows_of_columns, parts_of_a_lookup_sum_to_the_whole,
-                                 gradients_add_where_they_were_looked_up};
+                                 gradients_add_where_they_were_looked_up, a_bias_is_every_rows};
     return test_main("move", test, LEN(test), 300);
 }
