@@ -24,14 +24,6 @@ int64_t checkpoint_rows(const struct param *q, const struct model *m)
     return q->name == PARAM_EMBEDDING || q->name == PARAM_HEAD ? m->vocab : q->rows;
 }
 
-const struct bucket *checkpoint_bucket(const struct program *pr, const struct param *q)
-{
-    const int root = program_root(pr, q->g);
-    const struct bucket *k = pr->bucket;
-    while (k->g != root) k++;
-    return k;
-}
-
 uint64_t checkpoint_hash(uint64_t h, const void *bytes, int64_t n)
 {
     const unsigned char *p = bytes;
@@ -122,12 +114,12 @@ static void pieces_param(struct pieces *all, const struct state *s, int param, i
         if (at.cp == 0 && at.dp == 0) pieces_of(all, &slice, 'w', 0, n, state_at(s, rank, q->w));
         return;
     }
-    const struct bucket *k = checkpoint_bucket(pr, q);
+    const struct bucket *k = exec_param_bucket(pr, q);
     const struct exec_param_owned own = exec_param_owned(pr, j, q, rank);
     const int64_t base = pr->buf[q->g].view_at, first = larger(own.first - base, 0);
     const int64_t end = own.end - base < n ? own.end - base : n;
     if (first >= end) return;
-    pieces_of(all, &slice, 'w', first, end, state_at(s, rank, q->w));
+    pieces_of(all, &slice, 'w', first, end, k->master ? state_at(s, rank, k->master) + base - own.first : state_at(s, rank, q->w));
     if (!k->m || all->c->head.optimizer != OPTIMIZER_ADAMW) return;
     pieces_of(all, &slice, 'm', first, end, state_at(s, rank, k->m) + base - own.first);
     pieces_of(all, &slice, 'v', first, end, state_at(s, rank, k->v) + base - own.first);
@@ -215,10 +207,14 @@ enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *roo
 {
     *c = (struct checkpoint){ .pr = pr, .j = j, .head = *head, .n_shard = j->plan.gpus };
     if (strlen(root) + 32 > sizeof c->dir) return fail(d, ERR_IO, "%.100s...: the path is too long", root);
-    for (int id = 1; id < pr->n_buf; id++)
-        if ((pr->buf[id].keep == KEEP_WEIGHT || pr->buf[id].keep == KEEP_OPTIMIZER) && pr->buf[id].dtype != DT_F32)
-            return fail(d, ERR_LIMIT, "weights of type %s: checkpoints hold float32 so far; use --precision fp32",
-                        dtype_name((enum dtype)pr->buf[id].dtype));
+    for (int i = 0; i < pr->n_bucket; i++) {
+        const struct bucket *k = &pr->bucket[i];
+        const int32_t id[] = { k->master ? k->master : k->w, k->m, k->v };
+        for (int n = 0; n < LEN(id); n++)
+            if (id[n] && pr->buf[id[n]].dtype != DT_F32)
+                return fail(d, ERR_LIMIT, "%s of type %s: checkpoints hold float32; use --moments fp32 --master fp32",
+                            n ? "moments" : "master weights", dtype_name((enum dtype)pr->buf[id[n]].dtype));
+    }
     snprintf(c->dir, sizeof c->dir, "%s/step-%08lld", root, (long long)head->step);
     snprintf(c->part, sizeof c->part, "%s.part", c->dir);
     c->shard = arena_alloc(a, (size_t)c->n_shard * sizeof *c->shard);

@@ -2,7 +2,7 @@
  * under any other plan. manifest.json (format, step, sequences seen, optimizer, shards with sizes and hashes), model.yaml,
  * plan.yaml, and a safetensors shard per rank. A tensor of a shard is a rectangle of one whole parameter: its name
  * "layers.2.expert_fc1.m[3,0:16,8:16]" says which (w: weight, m, v: AdamW's moments; expert 3, rows 0 to 15, columns 8 to
- * 15), so that a reader knows no fold of the writer. float32; rows that pad the vocabulary are not stored. The directory is
+ * 15), so that a reader knows no fold of the writer. float32; of bf16 runs the master weights; rows that pad the vocabulary are not stored. The directory is
  * written as DIR.part and renamed: what is there under its name is whole. */
 #ifndef EXEC_CHECKPOINT_H
 #define EXEC_CHECKPOINT_H
@@ -64,8 +64,6 @@ struct checkpoint_piece { char kind; int64_t expert, row, row_end, col, col_end;
 enum err checkpoint_parse(struct checkpoint_piece *p, int *key_n, const char *name);
 /* Rows of a whole parameter that mean something: not what pads the vocabulary. */
 int64_t checkpoint_rows(const struct param *q, const struct model *m);
-/* The bucket of a trained parameter. */
-const struct bucket *checkpoint_bucket(const struct program *pr, const struct param *q);
 uint64_t checkpoint_hash(uint64_t h, const void *bytes, int64_t n);     /* FNV-1a; begin with CHECKPOINT_HASH */
 #define CHECKPOINT_HASH 0xcbf29ce484222325u
 

@@ -278,6 +278,19 @@ static enum err load_target(const struct load *l, int first_entry, char kind, co
                 l->c->dir, (long long)got, (long long)want, checkpoint_key(key, sizeof key, t->s->q), kind);
 }
 
+/* The weights of a rank's slice, rounded where they are bf16. */
+static enum err load_weight(const struct load *l, int rank, int entry, const struct exec_param_slice *s)
+{
+    const struct buf *b = &l->s->pr->buf[s->q->w];
+    const int64_t n = s->batch * s->rows * s->cols;
+    struct arena a = { 0 };
+    float *wide = b->dtype == DT_BF16 ? arena_alloc(&a, (size_t)n * sizeof *wide) : state_at(l->s, rank, s->q->w);
+    const enum err e = load_target(l, entry, 'w', &(struct target){ s, 0, n, wide });
+    if (e == OK && b->dtype == DT_BF16) safetensors_bytes(state_bytes_at(l->s, rank, s->q->w), wide, n, SAFETENSORS_BF16);
+    arena_free(&a);
+    return e;
+}
+
 static enum err load_rank_param(const struct load *l, int rank, int param)
 {
     const struct program *pr = l->s->pr;
@@ -286,16 +299,18 @@ static enum err load_rank_param(const struct load *l, int rank, int param)
     checkpoint_key(key, sizeof key, q);
     const int entry = l->first[load_param(pr, key, (int)strlen(key))];
     const struct exec_param_slice s = exec_param_slice(pr, l->j, q, fold_coord(&l->j->plan, rank));
-    const int64_t n = s.batch * s.rows * s.cols;
-    TRY(load_target(l, entry, 'w', &(struct target){ &s, 0, n, state_at(l->s, rank, q->w) }));
-    if (!q->g || l->c->head.optimizer != OPTIMIZER_ADAMW) return OK;
-    const struct bucket *k = checkpoint_bucket(pr, q);
+    TRY(load_weight(l, rank, entry, &s));
+    if (!q->g) return OK;
+    const struct bucket *k = exec_param_bucket(pr, q);
     const struct exec_param_owned own = exec_param_owned(pr, l->j, q, rank);
-    const int64_t base = pr->buf[q->g].view_at;
+    const int64_t base = pr->buf[q->g].view_at, n = s.batch * s.rows * s.cols;
     const int64_t first = own.first > base ? own.first - base : 0, end = own.end - base < n ? own.end - base : n;
-    if (!k->m || first >= end) return OK;
-    TRY(load_target(l, entry, 'm', &(struct target){ &s, first, end, state_at(l->s, rank, k->m) + base + first - own.first }));
-    return load_target(l, entry, 'v', &(struct target){ &s, first, end, state_at(l->s, rank, k->v) + base + first - own.first });
+    const int32_t id[] = { k->master, k->m, k->v };
+    for (int i = 0; i < LEN(id) && first < end; i++) {
+        if (!id[i] || (i && l->c->head.optimizer != OPTIMIZER_ADAMW)) continue;
+        TRY(load_target(l, entry, "wmv"[i], &(struct target){ &s, first, end, state_at(l->s, rank, id[i]) + base + first - own.first }));
+    }
+    return OK;
 }
 
 enum err checkpoint_load(const struct checkpoint_file *c, struct state *s, const struct job *j, struct diag *d)

@@ -97,7 +97,7 @@ static void exec_param_set(struct numbers x, int64_t i, float value)
     else x.f32[i] = value;
 }
 
-static const struct bucket *exec_param_bucket(const struct program *pr, const struct param *q)
+const struct bucket *exec_param_bucket(const struct program *pr, const struct param *q)
 {
     const int root = program_root(pr, q->g);
     const struct bucket *k = pr->bucket;

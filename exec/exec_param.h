@@ -17,6 +17,8 @@ struct exec_param_slice exec_param_slice(const struct program *pr, const struct 
                                          struct coord at);
 /* Place in the whole of the first column of a local row; the row's columns follow one another there too. */
 int64_t exec_param_place(const struct exec_param_slice *s, int64_t expert, int64_t row);
+/* The bucket of a trained parameter (q->g is not 0). */
+const struct bucket *exec_param_bucket(const struct program *pr, const struct param *q);
 /* Elements [first, end) of a parameter's bucket whose sums and optimizer state a rank holds; q->g is not 0. */
 struct exec_param_owned { int64_t first, end; };
 struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank);

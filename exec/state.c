@@ -61,8 +61,14 @@ void state_put_weights(const struct state *s, int rank, const struct program *pr
             state_put_one(s, s->pr->param[i].w, rank, pr, u, arena, pr->param[i].w);
 }
 
-float *state_at(const struct state *s, int rank, int id)
+void *state_bytes_at(const struct state *s, int rank, int id)
 {
     const struct buf *b = &s->pr->buf[id];
-    return (float *)(void *)(s->rank[rank] + s->at[program_root(s->pr, id)]) + b->view_at;
+    return s->rank[rank] + s->at[program_root(s->pr, id)] + b->view_at * dtype_B((enum dtype)b->dtype);
+}
+
+float *state_at(const struct state *s, int rank, int id)
+{
+    assert(s->pr->buf[id].dtype == DT_F32);
+    return state_bytes_at(s, rank, id);
 }

@@ -1,5 +1,5 @@
 /* What outlives a run of a program: every rank's weights and optimizer state, apart from any arena. Moves into arenas and
- * out, so that programs that share weights (training, evaluation) follow one another. float32. */
+ * out, so that programs that share weights (training, evaluation) follow one another. */
 #ifndef EXEC_STATE_H
 #define EXEC_STATE_H
 #include "models/unroll.h"
@@ -18,6 +18,8 @@ void state_put(const struct state *s, int rank, const struct unroll *u, char *ar
 /* The same weights, of a program whose buckets are the same (other passes, no optimizer). */
 void state_put_weights(const struct state *s, int rank, const struct program *pr, const struct unroll *u, char *arena);
 /* First element of a kept buffer or of a view into one. */
+void *state_bytes_at(const struct state *s, int rank, int id);
+/* The same of a float32 one. */
 float *state_at(const struct state *s, int rank, int id);
 
 #endif

@@ -39,7 +39,7 @@ static void fill_state(struct state *s, const struct parity *p)
             if (q->stage != stage) continue;
             const struct exec_param_slice slice = exec_param_slice(&p->pr, &p->j, q, fold_coord(&p->j.plan, r));
             const int64_t n = slice.batch * slice.rows * slice.cols;
-            const struct bucket *k = q->g ? checkpoint_bucket(&p->pr, q) : NULL;
+            const struct bucket *k = q->g ? exec_param_bucket(&p->pr, q) : NULL;
             const struct exec_param_owned own = k ? exec_param_owned(&p->pr, &p->j, q, r) : (struct exec_param_owned){ 0, 0 };
             for (int64_t e = 0; e < n; e++) {
                 const int64_t row = e / slice.cols,
