@@ -188,6 +188,7 @@ static enum err any(const struct call *c)
     const enum op_family f = op_family(k);
     switch (k) {
     case OP_EMBED: return embed(c);
+    case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: return in_float(c);
     case OP_SCATTER: return scatter(c);
     case OP_SCATTER_V: return scatter_v(c);
     case OP_GRAD_SCATTER: return grad_scatter(c);

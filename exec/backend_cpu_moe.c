@@ -86,14 +86,26 @@ enum err backend_cpu_route(const struct call *c)
     return e;
 }
 
+/* dprob comes in the order of perm, or (from the dispatcher that gathers) as a place for every token and expert: then it
+ * is brought into that order. */
+static float *in_order(float *list, struct operand dprob, struct operand perm)
+{
+    const int32_t *p = perm.p;
+    if (dprob.cols == 1) return dprob.p;
+    for (int64_t j = 0; j < perm.rows; j++)
+        list[j] = ((const float *)dprob.p)[p[2 * j] * dprob.cols + p[2 * j + 1]];
+    return list;
+}
+
 enum err backend_cpu_route_bwd(const struct call *c)
 {
-    const struct operand dlogit = c->write[0];
+    const struct operand dlogit = c->write[0], perm = c->read[2];
     const struct route_rule r = route_rule(c);
+    const int64_t own_B = (route_scratch_B(dlogit.rows, &r) + 7) / 8 * 8;
     void *scratch;
-    TRY(backend_cpu_scratch(&scratch, route_scratch_B(dlogit.rows, &r), c));
-    const enum err e =
-        route_bwd_ref(dlogit.p, c->read[0].p, c->read[1].p, c->read[2].p, dlogit.rows, &r, scratch);
+    TRY(backend_cpu_scratch(&scratch, own_B + perm.rows * (int64_t)sizeof(float), c));
+    const float *dprob = in_order((float *)(void *)((char *)scratch + own_B), c->read[0], perm);
+    const enum err e = route_bwd_ref(dlogit.p, dprob, c->read[1].p, perm.p, dlogit.rows, &r, scratch);
     free(scratch);
     return e;
 }

@@ -72,7 +72,7 @@ static void sizes(struct build *b, struct moe_kept *k)
     if (moves) k->to.size = size;
     struct op *o =
         emit(b, OP_SIZES, STREAM_COMPUTE, GROUP_NONE,
-             (struct io){ .write = { size }, .read = { k->to.map ? k->to.map : k->to.count } });
+             (struct io){ .write = { size }, .read = { k->to.map && !b->j->stack.runs ? k->to.map : k->to.count } });
     if (plan_host_reads(b->j)) o->flags |= OP_HOST_READS;
     if (!moves) emit_hold(b, size, 0, 0, 0);
     if (!gathers_all(b)) return;

@@ -102,6 +102,7 @@ void emit_pad(struct build *b, int x);
 /* ---- the same by dispatchers that send whole tokens (emit_tokens.c) ---- */
 int  emit_by_tokens(const struct build *b);                 /* the plan has one, and ranks to send to */
 /* What ranks tell each other first: sets r->count and r->map from this rank's counts. */
+int emit_tokens_map(struct build *b, const struct route *r);
 void emit_tokens_plan(struct build *b, struct route *r, int mine);
 /* Tokens to rows at the experts, and back. prob: in and out, weights that ride along; NULL: none. */
 int  emit_tokens_out(struct build *b, int x, const struct route *r, int *prob);

@@ -15,8 +15,8 @@ static int as(struct build *b, int x, enum dtype t)
 
 void emit_allgather_plan(struct build *b, struct route *r, int score, int mine)
 {
-    r->count = mine;
-    r->map = emit_gather(b, GROUP_TPEP, emit_taken(b, b->tok_sp, b->j->model.experts, DT_FP8));
+    r->count = b->j->stack.runs ? emit_gather(b, GROUP_TPEP, mine) : mine;
+    r->map = emit_gather(b, GROUP_TPEP, emit_tokens_map(b, r));
     r->score = emit_gather(b, GROUP_TPEP, score);
 }
 

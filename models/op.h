@@ -57,7 +57,7 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(DISPATCH_TOKENS, COMM, "y, prob? <- x, count, map?, prob?") /* tokens, once to each rank with experts of theirs,    \
                                                         then rows sorted by local expert; map: who picks      \
                                                         whom, of all ranks */                                 \
-    X(COMBINE_TOKENS, COMM, "y, prob? <- x, count, prob?") /* back: a token's rows are summed in each rank, then   \
+    X(COMBINE_TOKENS, COMM, "y, prob? <- x, count, prob?, map?") /* back: a token's rows are summed in each rank, then   \
                                                         in each NVLink domain, then at home */                \
     X(GATHER_V, COMM, "y <- x, count")               /* members' rows one after the other (etp) */                \
     X(SCATTER_V, COMM, "y <- x, count")              /* the sum over members of my rows (etp) */                  \
@@ -98,7 +98,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(SCATTER_ADD, COMM, "g+ <- x")                  /* the sum over members of my part of x is added to g */     \
     X(OFFLOAD, OFFLOAD, "y <- x")                    /* to the host */                                            \
     X(RELOAD, OFFLOAD, "y <- x")                     /* from the host */                                          \
-    X(HOST_ADAMW, OPTIM, "master+, m+, v+ <- g, metric") /* of my part, by the host, whose thread does it */
+    X(HOST_ADAMW, OPTIM, "master+, m+, v+ <- g, metric") /* of my part, by the host, whose thread does it */     \
+    X(ROUTE_MAP, MEMORY, "map <- perm")              /* [T, E] bytes: 1 where a token picked an expert */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,

@@ -20,6 +20,10 @@ static const struct fold folds[] = {
     { .name = "tied mtp pp2 dp2 / ep2", .family = TIED_MTP, .pp = 2, .dp = 2, .ep = 2 },
     { .name = "v2 tp2 pp2 dp2 / ep2 full", .family = V2, .tp = 2, .pp = 2, .dp = 2, .ep = 2,
       .recompute = 1 << RECOMPUTE_FULL },
+    { .name = "two hops tp2 dp4 / etp2 ep4, domains of 2", .family = MLA_ALL, .tp = 2, .dp = 4, .etp = 2, .ep = 4,
+      .dispatcher = DISPATCHER_HYBRIDEP, .domain = 2 },
+    { .name = "allgather cp2 a2a dp2 / ep4", .family = GQA, .cp = 2, .dp = 2, .ep = 4, .a2a = 1,
+      .dispatcher = DISPATCHER_ALLGATHER },
     { .name = "16 ranks: tp2 cp2 pp2 dp2 / ep4 etp2", .family = GQA, .tp = 2, .cp = 2, .pp = 2, .dp = 2, .ep = 4, .etp = 2 },
 };
 

@@ -95,7 +95,22 @@ static const struct fold folds[] = {
     { .name = "tp2 cp2 pp2 a2a / ep4", .family = MLA, .tp = 2, .cp = 2, .pp = 2, .ep = 4, .a2a = 1 },
     { .name = "cp2 dp2 a2a oss mbs2 / ep2 full", .family = OSS, .cp = 2, .dp = 2, .mbs = 2, .ep = 2, .a2a = 1,
       .recompute = FULL },
+    /* dispatchers: everything gathered; whole tokens in two hops, over domains of several sizes */
+    { .name = "allgather dp4 / ep4", .family = GQA, .dp = 4, .ep = 4, .dispatcher = DISPATCHER_ALLGATHER },
+    { .name = "allgather tp2 dp2 / etp2 ep2 moe", .family = MLA_ALL, .tp = 2, .dp = 2, .etp = 2, .ep = 2,
+      .dispatcher = DISPATCHER_ALLGATHER, .recompute = MOE },
+    { .name = "allgather cp2 pp2 / ep2 full", .family = MLA, .cp = 2, .pp = 2, .ep = 2, .dispatcher = DISPATCHER_ALLGATHER,
+      .recompute = FULL },
+    { .name = "two hops dp4 / ep4, one domain", .family = GQA, .dp = 4, .ep = 4, .dispatcher = DISPATCHER_HYBRIDEP },
+    { .name = "two hops dp8 / ep8, domains of 4", .family = GQA, .dp = 8, .ep = 8, .dispatcher = DISPATCHER_HYBRIDEP,
+      .domain = 4 },
+    { .name = "two hops tp2 dp4 / etp2 ep4, domains of 2", .family = MLA_ALL, .tp = 2, .dp = 4, .etp = 2, .ep = 4,
+      .dispatcher = DISPATCHER_HYBRIDEP, .domain = 2 },
+    { .name = "two hops woven pp2 vpp2 dp4 / ep4 moe_act, domains of 2", .family = OSS, .pp = 2, .vpp = 2, .dp = 4, .ep = 4,
+      .woven = 1, .recompute = ACT, .dispatcher = DISPATCHER_HYBRIDEP, .domain = 2 },
     /* 16 ranks */
+    { .name = "two hops tp2 dp8 / ep8 etp2, domains of 4", .family = V2, .tp = 2, .dp = 8, .ep = 8, .etp = 2,
+      .dispatcher = DISPATCHER_HYBRIDEP, .domain = 4 },
     { .name = "tp2 cp2 pp2 dp2 / ep4 etp2", .family = GQA_ALL, .tp = 2, .cp = 2, .pp = 2, .dp = 2, .ep = 4, .etp = 2 },
     { .name = "pp2 dp8 / ep8", .family = GQA, .dp = 8, .pp = 2, .ep = 8 },
 };
