@@ -111,6 +111,17 @@ answers 0 "step_s" predict tiny-moe-8 --trace step.json && "$json_check" step.js
 small="--model deepseek-v3 --system h100-sxm --gpus 64 --ep 64 --seq 4096 --gbs 1024"
 answers 1 "$keys" predict $small
 expect 1 predict $small
+grep -q "at least 142 GPUs" out || bad "no lower bound on GPUs"
+answers 1 "advice.changes[].change advice.changes[].saves_gib advice.changes[].flags advice.least_gpus advice.tried" predict $small
+change=$(sed -n 's/.*"flags": "\(.*\)".*/\1/p' out | head -1)
+expect 0 predict $small $change                 # what is said to fit does
+grep -q '"change": "moments bf16"' out && bad "a plan that fits is given advice"
+answers 0 "curve[].value curve[].days curve[].usd curve[].tokens_per_s" predict tiny-moe-8 --vary "gpu.memory=1 GiB..4 GiB" --price 2
+[ "$(grep -c '"value": ' out)" = 4 ] || bad "1 to 4 GiB by doubling are not three values"
+expect 2 predict tiny-moe-8 --vary gpu.memory=1..4;   says "--vary"
+expect 2 predict tiny-moe-8 --vary nvlink.domain=1..4; says "nvlink.domain"
+expect 2 predict tiny-moe-8 --vary lr=0..4;           says "0"
+expect 2 predict tiny-moe-8 --vary ep=8..2;           says "8"
 expect 2 predict tiny-moe-8 --trace nowhere/step.json; says "nowhere"
 
 # ---- search ----

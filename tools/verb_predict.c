@@ -2,14 +2,16 @@
  * columns; the same rows are the tables and the document. Exit 1, with the whole answer, when the plan does not
  * fit. */
 #include "sim/sim.h"
+#include "tools/advice.h"
 #include "tools/answer.h"
 #include "tools/args.h"
+#include "tools/vary.h"
 #include "tools/verb.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct predict_flags { char trace[256], vary[96]; double tokens, price_usd_per_h, goodput; };
+struct predict_flags { char trace[256], vary[256]; double tokens, price_usd_per_h, goodput; };
 static const struct opt flags[] = {
     { .key = "trace", ARGS_TEXT(struct predict_flags, trace, ""),
       .help = "write the predicted step as a Chrome trace (Perfetto)" },
@@ -20,7 +22,7 @@ static const struct opt flags[] = {
     { .key = "goodput", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, goodput), .lo = 0.01, .hi = 1, .def = "1",
       .help = "share of the time that trains (restarts, failures); shown apart" },
     { .key = "vary", ARGS_TEXT(struct predict_flags, vary, ""),
-      .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b; or key=a,b,c" },
+      .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b; or key=a,b,c; also of the system: gpu.memory=.." },
 };
 
 /* ---- rows ---- */
@@ -31,7 +33,6 @@ struct comm_row { const char *group, *op, *link; double bytes, total_s, exposed_
 struct place_row { const char *group, *link; struct place at; };
 struct cost_row { double days, gpu_hours, usd, idle_gpu_hours, idle_usd, goodput, days_at_goodput; };
 struct load_row { double imbalance, mean, most, dropped, lost_s; int32_t rank; };
-struct curve_row { const char *value, *reason; int32_t feasible; double step_s, tflops, tokens_per_s_gpu, peak_B; };
 
 struct view {
     const struct job *job;
@@ -45,7 +46,8 @@ struct view {
     struct place_row place[GROUP_COUNT]; int n_place;
     int32_t domains, idle_gpus;
     struct cost_row cost;
-    struct curve_row *curve; int n_curve;
+    struct vary_row *curve; int n_curve;
+    struct advice advice;                   /* of a plan that does not fit */
 };
 
 static const struct report_col head_cols[] = {
@@ -127,16 +129,6 @@ static const struct report_col cost_cols[] = {
     { "goodput", "goodput", REPORT_SHARE, offsetof(struct cost_row, goodput) },
     { "days_at_goodput", "days at that", REPORT_TENTHS, offsetof(struct cost_row, days_at_goodput) },
 };
-static const struct report_col curve_cols[] = {
-    { "value", "value", REPORT_TEXT, offsetof(struct curve_row, value) },
-    { "feasible", "fits", REPORT_BOOL, offsetof(struct curve_row, feasible) },
-    { "step_s", "step", REPORT_S, offsetof(struct curve_row, step_s) },
-    { "tflops_gpu", "TFLOPS/GPU", REPORT_TENTHS, offsetof(struct curve_row, tflops) },
-    { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_TENTHS, offsetof(struct curve_row, tokens_per_s_gpu) },
-    { "peak_gib", "peak", REPORT_GIB, offsetof(struct curve_row, peak_B) },
-    { "reason", "why not", REPORT_TEXT, offsetof(struct curve_row, reason) },
-};
-
 /* ---- collecting ---- */
 
 /* "671.03 B", "440.5 k". */
@@ -260,85 +252,36 @@ static void collect_cost(struct view *v, const struct predict_flags *f)
     c->idle_usd = price > 0 ? c->idle_gpu_hours * price : (double)NAN;
 }
 
-/* ---- --vary ---- */
-
-static enum err vary_parse(const struct opt **o, int64_t *from, int64_t *to, const char *text, struct diag *d)
+/* Of the tokens given, or of 1e12. */
+static struct vary_cost curve_cost(const struct predict_flags *f)
 {
-    char key[64], *end;
-    const char *eq = strchr(text, '='), *dots = strstr(text, "..");
-    if (!eq || !dots || eq > dots || eq - text >= (long)sizeof key)
-        return fail(d, ERR_CONFIG, "--vary: '%s' is not of the form key=a..b", cfg_shown(text).text);
-    snprintf(key, sizeof key, "%.*s", (int)(eq - text), text);
-    if (!(*o = cfg_opt(plan_opts, plan_n_opt, key)) || (*o)->type != OPT_INT)
-        return fail(d, ERR_CONFIG, "--vary: '%s' is not a whole number of the plan", cfg_shown(key).text);
-    *from = strtoll(eq + 1, &end, 10);
-    if (end != dots || end == eq + 1)
-        return fail(d, ERR_CONFIG, "--vary: '%s' does not begin with a whole number", eq + 1);
-    *to = strtoll(dots + 2, &end, 10);
-    if (*end || end == dots + 2 || *from < 1 || *to < *from || *to > INT32_MAX)
-        return fail(d, ERR_CONFIG, "--vary: '%s' is not a range such as 1..8", eq + 1);
-    return OK;
-}
-
-/* One point; a plan that is refused is a row with its reason. */
-static struct curve_row curve_point(struct arena *a, const struct args *args, const char *key, const char *value)
-{
-    const double none = (double)NAN;
-    struct curve_row row = { value, NULL, 0, none, none, none, none };
-    struct args with = *args;
-    struct job *j = arena_alloc(a, sizeof *j);
-    struct predict r;
-    struct diag why = { "" };
-    with.plan = arena_alloc(a, (size_t)(args->n_plan + 1) * sizeof *with.plan);
-    if (args->n_plan) memcpy(with.plan, args->plan, (size_t)args->n_plan * sizeof *with.plan);
-    with.plan[with.n_plan][0] = key;
-    with.plan[with.n_plan++][1] = value;
-    if (args_job(j, a, &with, 0, &why) != OK) {
-        row.reason = arena_strdup(a, why.text);
-        return row;
-    }
-    predict_job(&r, NULL, a, j);
-    return (struct curve_row){ value, r.feasible ? NULL : arena_strdup(a, r.reason), r.feasible, r.step_s,
-                               r.tflops_gpu, r.tokens_per_s_gpu, r.stage[r.worst_stage].peak_B };
-}
-
-enum { CURVE_POINTS = 64 };
-
-/* "load=balanced,zipf:0.5,zipf:1": values of any option. */
-static enum err collect_values(struct view *v, struct arena *a, const struct args *args, const char *vary,
-                               struct diag *d)
-{
-    char *rest = arena_strdup(a, vary), *key = strsep(&rest, "=");
-    const struct opt *o = rest ? cfg_opt(plan_opts, plan_n_opt, key) : NULL;
-    if (!rest || !*rest)
-        return fail(d, ERR_CONFIG, "--vary: '%s' is not of the form key=a..b or key=a,b,c", cfg_shown(vary).text);
-    if (!o) return fail(d, ERR_CONFIG, "--vary: '%s' is not an option of the plan", cfg_shown(key).text);
-    v->curve = arena_alloc(a, CURVE_POINTS * sizeof *v->curve);
-    while (rest && v->n_curve < CURVE_POINTS) {
-        const char *value = strsep(&rest, ",");
-        v->curve[v->n_curve++] = curve_point(a, args, o->key, value);
-    }
-    if (!rest) return OK;
-    return fail(d, ERR_CONFIG, "--vary: '%s' has more than %d values", cfg_shown(vary).text, CURVE_POINTS);
-}
-
-static enum err collect_curve(struct view *v, struct arena *a, const struct args *args, const char *vary,
-                              struct diag *d)
-{
-    const struct opt *o = NULL;
-    int64_t from = 1, to = 0;
-    if (!*vary) return OK;
-    if (!strstr(vary, "..")) return collect_values(v, a, args, vary, d);
-    TRY(vary_parse(&o, &from, &to, vary, d));
-    v->curve = arena_alloc(a, CURVE_POINTS * sizeof *v->curve);
-    for (int64_t x = from; x <= to; x *= 2)
-        v->curve[v->n_curve++] = curve_point(a, args, o->key, arena_printf(a, "%lld", (long long)x));
-    return OK;
+    return (struct vary_cost){ f->tokens > 0 ? f->tokens : 1e12, f->price_usd_per_h };
 }
 
 /* ---- showing ---- */
 
 #define ROWS(cols, rows, n) (&(struct report_list){ cols, LEN(cols), rows, sizeof *(rows), n })
+#define CURVE(v) (&(struct report_list){ vary_cols, vary_n_col, (v)->curve, sizeof *(v)->curve, (v)->n_curve })
+#define ADVICE(v) (&(struct report_list){ advice_cols, advice_n_col, (v)->advice.row, sizeof *(v)->advice.row, (v)->advice.n })
+
+static json_t *advice_json(const struct view *v)
+{
+    const struct advice *x = &v->advice;
+    return json_pack("{s:o,s:o,s:I,s:I,s:i}", "changes", report_rows(ADVICE(v)), "bound",
+                     x->bound ? json_string(x->bound) : json_null(), "least_gpus", (json_int_t)x->least_gpus,
+                     "least_gpus_mtp", (json_int_t)x->least_gpus_mtp, "tried", x->tried);
+}
+
+static void show_advice(const struct view *v, struct arena *a)
+{
+    const struct advice *x = &v->advice;
+    const int fits = x->n && x->row[0].fits;
+    report_table(arena_printf(a, "What would change that, of %d plans tried: %s", x->tried,
+                              fits ? "what fits first" : "none of these fits, most saved first"),
+                 ADVICE(v), fits ? 0 : -1);
+    if (x->bound) printf("\n  infeasible %s\n", x->bound);
+    if (fits) printf("\n  the smallest change: %s\n", x->row[0].flags);
+}
 
 static json_t *range_json(const struct job *j, double allocated_B, int device)
 {
@@ -405,7 +348,8 @@ static json_t *document(const struct view *v, struct arena *a, const struct pred
     json_object_set_new(
         doc, "cost", f->tokens > 0 ? report_keys(json_object(), cost_cols, LEN(cost_cols), &v->cost) : json_null());
     json_object_set_new(doc, "range", json_null());     /* no calibrated spread of errors to state one from */
-    json_object_set_new(doc, "curve", report_rows(ROWS(curve_cols, v->curve, v->n_curve)));
+    json_object_set_new(doc, "curve", report_rows(CURVE(v)));
+    json_object_set_new(doc, "advice", r->feasible ? json_null() : advice_json(v));
     return doc;
 }
 
@@ -432,7 +376,9 @@ static void show(const struct view *v, struct arena *a, const struct predict_fla
         report_heading("%.4g tokens", f->tokens);
         report_lines(NULL, cost_cols, LEN(cost_cols), &v->cost);
     }
-    report_table(arena_printf(a, "Varied: %s", f->vary), ROWS(curve_cols, v->curve, v->n_curve), -1);
+    const struct vary_cost c = curve_cost(f);
+    report_table(arena_printf(a, "Varied: %s; days and USD of %.4g tokens", f->vary, c.tokens), CURVE(v), -1);
+    if (!r->feasible) show_advice(v, a);
     if (*f->trace) printf("\n  the step is in %s: open it in ui.perfetto.dev\n", f->trace);
 }
 
@@ -462,7 +408,9 @@ static enum err answer(struct arena *a, const struct args *args, const struct pr
     collect_time(v);
     collect_groups(v, a, &pr);
     collect_cost(v, f);
-    TRY(collect_curve(v, a, args, f->vary, d));
+    const struct vary_cost c = curve_cost(f);
+    if (*f->vary) TRY(vary_curve(&v->curve, &v->n_curve, a, args, f->vary, &c, d));
+    if (!v->r.feasible) advice_of(&v->advice, a, args, j, &v->r);
     if (*f->trace) TRY(write_trace(f->trace, a, &pr, j, d));
     if (args->json) report_document(document(v, a, f));
     else show(v, a, f);
