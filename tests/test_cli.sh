@@ -118,6 +118,9 @@ expect 0 predict $small $change                 # what is said to fit does
 grep -q '"change": "moments bf16"' out && bad "a plan that fits is given advice"
 answers 0 "curve[].value curve[].days curve[].usd curve[].tokens_per_s" predict tiny-moe-8 --vary "gpu.memory=1 GiB..4 GiB" --price 2
 [ "$(grep -c '"value": ' out)" = 4 ] || bad "1 to 4 GiB by doubling are not three values"
+answers 0 "sensitivity[].key sensitivity[].gain sensitivity[].gain_per_unit sensitivity[].feasible" predict deepseek-v3-256-gb200 --sensitivity
+grep -q '"gain": -' out && bad "a better machine is slower"
+grep -q '"gain": 0.0[0-9]*[1-9]' out || bad "no better machine is faster"
 expect 2 predict tiny-moe-8 --vary gpu.memory=1..4;   says "--vary"
 expect 2 predict tiny-moe-8 --vary nvlink.domain=1..4; says "nvlink.domain"
 expect 2 predict tiny-moe-8 --vary lr=0..4;           says "0"
@@ -129,6 +132,13 @@ answers 0 "plans[].plan.tp plans[].step_s plans[].tflops_gpu plans[].tokens_per_
 space.with_mbs space.with_layout space.plans grids.valid grids.opened grids.bounded_out rejected priced fits simulated proven gap
 total_s" search $tiny --top 3 --fix cp=1 -o best.yaml
 expect 0 predict ./best.yaml
+thirty="--model qwen3-30b-a3b --system h100-sxm --seq 4096 --gbs 512 --fix order=tp-cp-ep-dp-pp --fix mbs=1"
+answers 0 "plans[].plan.gpus by_gpus[].gpus by_gpus[].days by_gpus[].usd_per_gtoken objective" search $thirty --gpus 16 --objective gpus -o few.yaml
+grep -q "^gpus: 8$" few.yaml || bad "the fewest GPUs for Qwen3-30B-A3B are not 8"
+expect 0 predict ./few.yaml
+expect 0 search $thirty --gpus 16 --objective cost
+expect 1 search $thirty --gpus 4 --objective gpus;      says "7 GPUs"
+expect 2 search $thirty --gpus 16 --objective fun;      says "throughput"
 expect 2 search $tiny --fix cp=1 -o nowhere/best.yaml; says "nowhere"
 expect 2 search $tiny --fix cp=1 -o .;                 says "irectory"
 expect 1 search --model deepseek-v3 --system h100-sxm --gpus 64 --seq 4096 --gbs 1024 --fix tp=1 --fix cp=1

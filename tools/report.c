@@ -76,6 +76,7 @@ static void print_value(char to[TEXT_B], const void *row, const struct report_co
     case REPORT_TERA:   snprintf(to, TEXT_B, "%.4g", x / 1e12); break;
     case REPORT_GIGA:   snprintf(to, TEXT_B, "%.5g", x / 1e9); break;
     case REPORT_SHARE:  snprintf(to, TEXT_B, "%.1f %%", 100 * x); break;
+    case REPORT_GAIN:   snprintf(to, TEXT_B, x == 0 ? "0 %%" : "%+.3g %%", 100 * x); break;
     case REPORT_RATIO:  snprintf(to, TEXT_B, "%.2f", x); break;
     case REPORT_TENTHS: snprintf(to, TEXT_B, "%.1f", x); break;
     case REPORT_SIX:    snprintf(to, TEXT_B, "%#.6g", x); break;

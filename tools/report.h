@@ -20,6 +20,7 @@ enum report_kind {
     REPORT_TERA,        /* double; the value printed is in units of 1e12     */
     REPORT_GIGA,        /* double; in units of 1e9                           */
     REPORT_SHARE,       /* double, a fraction; people see per cent           */
+    REPORT_GAIN,        /* double, a fraction that may be small; people see per cent with its sign           */
     REPORT_RATIO,       /* double, two of a kind divided                     */
     REPORT_TENTHS,      /* double; people see one decimal                    */
     REPORT_WHOLE,       /* double; people see no decimals, thousands apart   */

@@ -5,13 +5,14 @@
 #include "tools/advice.h"
 #include "tools/answer.h"
 #include "tools/args.h"
+#include "tools/sensitivity.h"
 #include "tools/vary.h"
 #include "tools/verb.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct predict_flags { char trace[256], vary[256]; double tokens, price_usd_per_h, goodput; };
+struct predict_flags { char trace[256], vary[256]; double tokens, price_usd_per_h, goodput; int32_t sensitivity; };
 static const struct opt flags[] = {
     { .key = "trace", ARGS_TEXT(struct predict_flags, trace, ""),
       .help = "write the predicted step as a Chrome trace (Perfetto)" },
@@ -23,6 +24,8 @@ static const struct opt flags[] = {
       .help = "share of the time that trains (restarts, failures); shown apart" },
     { .key = "vary", ARGS_TEXT(struct predict_flags, vary, ""),
       .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b; or key=a,b,c; also of the system: gpu.memory=.." },
+    { .key = "sensitivity", ARGS_BOOL(struct predict_flags, sensitivity),
+      .help = "what each figure of the system would buy, were it a tenth better" },
 };
 
 /* ---- rows ---- */
@@ -47,6 +50,7 @@ struct view {
     int32_t domains, idle_gpus;
     struct cost_row cost;
     struct vary_row *curve; int n_curve;
+    struct sensitivity_row better[SENSITIVITY_ROWS]; int n_better;
     struct advice advice;                   /* of a plan that does not fit */
 };
 
@@ -262,6 +266,7 @@ static struct vary_cost curve_cost(const struct predict_flags *f)
 
 #define ROWS(cols, rows, n) (&(struct report_list){ cols, LEN(cols), rows, sizeof *(rows), n })
 #define CURVE(v) (&(struct report_list){ vary_cols, vary_n_col, (v)->curve, sizeof *(v)->curve, (v)->n_curve })
+#define BETTER(v) (&(struct report_list){ sensitivity_cols, sensitivity_n_col, (v)->better, sizeof *(v)->better, (v)->n_better })
 #define ADVICE(v) (&(struct report_list){ advice_cols, advice_n_col, (v)->advice.row, sizeof *(v)->advice.row, (v)->advice.n })
 
 static json_t *advice_json(const struct view *v)
@@ -349,6 +354,7 @@ static json_t *document(const struct view *v, struct arena *a, const struct pred
         doc, "cost", f->tokens > 0 ? report_keys(json_object(), cost_cols, LEN(cost_cols), &v->cost) : json_null());
     json_object_set_new(doc, "range", json_null());     /* no calibrated spread of errors to state one from */
     json_object_set_new(doc, "curve", report_rows(CURVE(v)));
+    json_object_set_new(doc, "sensitivity", report_rows(BETTER(v)));
     json_object_set_new(doc, "advice", r->feasible ? json_null() : advice_json(v));
     return doc;
 }
@@ -378,6 +384,7 @@ static void show(const struct view *v, struct arena *a, const struct predict_fla
     }
     const struct vary_cost c = curve_cost(f);
     report_table(arena_printf(a, "Varied: %s; days and USD of %.4g tokens", f->vary, c.tokens), CURVE(v), -1);
+    report_table("One figure of the system a tenth better at a time", BETTER(v), -1);
     if (!r->feasible) show_advice(v, a);
     if (*f->trace) printf("\n  the step is in %s: open it in ui.perfetto.dev\n", f->trace);
 }
@@ -410,6 +417,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct pr
     collect_cost(v, f);
     const struct vary_cost c = curve_cost(f);
     if (*f->vary) TRY(vary_curve(&v->curve, &v->n_curve, a, args, f->vary, &c, d));
+    if (f->sensitivity) v->n_better = sensitivity_of(v->better, a, j, &v->r);
     if (!v->r.feasible) advice_of(&v->advice, a, args, j, &v->r);
     if (*f->trace) TRY(write_trace(f->trace, a, &pr, j, d));
     if (args->json) report_document(document(v, a, f));

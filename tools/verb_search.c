@@ -3,15 +3,18 @@
 #include "sim/search.h"
 #include "tools/answer.h"
 #include "tools/args.h"
+#include "tools/objective.h"
 #include "tools/save.h"
 #include "tools/verb.h"
 #include <string.h>
 
-struct search_flags { int32_t top; char fix[8], out[256]; };
+struct search_flags { int32_t top, objective; char fix[8], out[256]; };
 static const struct opt flags[] = {
     { .key = "top", ARGS_INT(struct search_flags, top, 1, 1000, "10"), .help = "plans to show" },
     { .key = "fix", ARGS_TEXT(struct search_flags, fix, ""),
       .help = "key=value, any number of times: not varied (as --key value)" },
+    { .key = "objective", ARGS_NAME(struct search_flags, objective, objective_names, "throughput"),
+      .help = "cost, gpus: the best plan at each divisor of gpus; the cheapest a token, the fewest GPUs" },
     { .key = "out", ARGS_TEXT(struct search_flags, out, ""),
       .help = "also -o: write the best plan to this file" },
 };
@@ -104,24 +107,46 @@ static void show(struct arena *a, const struct job *j, const struct search_resul
                  -1);
 }
 
+/* With the rows of the other numbers of GPUs, if there are any. */
+static enum err tell(struct arena *a, const struct args *args, const struct search_flags *f, const struct job *j,
+                     const struct search_result *r, const struct objective_found *o, struct diag *d)
+{
+    const struct report_list rows = { objective_cols, objective_n_col, o->row, sizeof *o->row, o->n };
+    if (args->json) {
+        json_t *doc = document(a, j, r);
+        json_object_set_new(doc, "objective", json_string(objective_names[f->objective]));
+        json_object_set_new(doc, "by_gpus", report_rows(&rows));
+        report_document(doc);
+    } else {
+        report_table("The best plan at each number of GPUs", &rows, -1);
+        show(a, j, r, f->top);
+    }
+    if (!r->n_hit || !*f->out) return OK;
+    const char *text = plan_text(a, &r->hit[0].plan);
+    TRY(save_text(f->out, text, strlen(text), d));
+    if (!args->json) printf("\n  the first plan is in %s: moefold predict %s\n", f->out, f->out);
+    return OK;
+}
+
 static enum err answer(struct arena *a, const struct args *args, const struct search_flags *f, struct diag *d)
 {
     struct job *j = arena_alloc(a, sizeof *j);
     struct search_result r = { 0 };
     struct search_ask ask = { .top = f->top };
+    struct objective_found o = { 0 };
     TRY(plan_read_open(j, a, args->n_plan, (const char *const (*)[2])args->plan, d));
     for (int i = 0; i < args->n_plan; i++)
         ask.fixed[cfg_opt(plan_opts, plan_n_opt, args->plan[i][0]) - plan_opts] = 1;
     if (*f->out) TRY(save_try(f->out, d));
-    const enum err e = search_run(&r, a, j, &ask, d);
-    if (e != OK && e != ERR_NO) return e;
-    if (args->json) report_document(document(a, j, &r));
-    else show(a, j, &r, f->top);
-    if (e != OK || !*f->out) return e;
-    const char *text = plan_text(a, &r.hit[0].plan);
-    TRY(save_text(f->out, text, strlen(text), d));
-    if (!args->json) printf("\n  the first plan is in %s: moefold predict %s\n", f->out, f->out);
-    return OK;
+    enum err e = f->objective == OBJECTIVE_THROUGHPUT
+                     ? search_run(&r, a, j, &ask, d)
+                     : objective_run(&o, a, args, (enum objective)f->objective, &ask, d);
+    if (e == OK || e == ERR_NO) {
+        const enum err told = tell(a, args, f, o.job ? o.job : j, o.result ? o.result : &r, &o, d);
+        if (told != OK) e = told;
+    }
+    objective_free(&o);
+    return e;
 }
 
 enum err verb_search(int argc, char **argv, struct diag *d)
