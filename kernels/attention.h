@@ -31,4 +31,13 @@ typedef enum err attention_bwd(float *dq, float *dk, float *dv, float *dsink, co
 attention_fwd attention_ref;
 attention_bwd attention_bwd_ref;
 
+/* The same; lse, sink and dsink float32, all else of type t. bf16 heads up to 192 / 128 wide go through tensor cores, others
+ * up to 256 do not. scratch: attention_cuda_scratch_B. */
+int64_t attention_cuda_scratch_B(const struct attention_shape *a);
+enum err attention_cuda(void *o, float *lse, const void *q, const void *k, const void *v, const float *sink,
+                        const struct attention_shape *a, enum dtype t, kstream s);
+enum err attention_bwd_cuda(void *dq, void *dk, void *dv, float *dsink, const void *q, const void *k, const void *v,
+                            const void *o, const float *lse, const void *dout, const struct attention_shape *a, void *scratch,
+                            enum dtype t, kstream s);
+
 #endif

@@ -216,9 +216,19 @@ void simt_meet(void *mine, void (*all)(void *const *lane))
     w->turn++;
 }
 
+static void copy_now(const struct copy *c)
+{
+    if (c->bytes) memcpy(c->to, c->from, (size_t)c->bytes);
+    memset((char *)c->to + c->bytes, 0, (size_t)c->zeros);
+}
+
 void simt_copy(void *to, const void *from, int bytes, int zeros)
 {
     struct fiber *f = &g.fiber[g.now];
+    if (g.order % 2) {
+        copy_now(&(struct copy){ to, from, bytes, zeros, 0 });
+        return;
+    }
     if (f->n_copy == COPIES) simt_fail("too many asynchronous copies of one thread are open");
     f->copy[f->n_copy++] = (struct copy){ to, from, bytes, zeros, f->group };
 }
@@ -234,12 +244,8 @@ void simt_copy_wait(int left)
     int kept = 0;
     for (int i = 0; i < f->n_copy; i++) {
         const struct copy *c = &f->copy[i];
-        if (c->group >= f->group - left) {
-            f->copy[kept++] = *c;
-            continue;
-        }
-        if (c->bytes) memcpy(c->to, c->from, (size_t)c->bytes);
-        memset((char *)c->to + c->bytes, 0, (size_t)c->zeros);
+        if (c->group >= f->group - left) f->copy[kept++] = *c;
+        else copy_now(c);
     }
     f->n_copy = kept;
 }
@@ -292,6 +298,35 @@ static void describe_stuck(void)
     }
 }
 
+/* Lets a fiber go on, if it may; whether it did. */
+static int resume(int i, int *left)
+{
+    struct fiber *f = &g.fiber[i];
+    if (g.failed || f->done || (f->wait && *f->wait == f->seen)) return 0;
+    f->wait = NULL;
+    place(i);
+    to_fiber(i);
+    *left -= f->done;
+    return 1;
+}
+
+/* Even orders: everybody in turn, so that warps stay together. Odd ones: a warp goes on until it waits for another, so that
+ * warps are as far apart as barriers allow. */
+static int round_of_turns(const unsigned *turn, int *left)
+{
+    int moved = 0;
+    for (int k = 0; k < g.n; k++) {
+        const int i = (int)turn[k], warp = i / LANES * LANES, end = warp + LANES < g.n ? warp + LANES : g.n;
+        int again = resume(i, left);
+        moved |= again;
+        while (again && g.order % 2) {
+            again = 0;
+            for (int l = warp; l < end; l++) again |= resume(l, left);
+        }
+    }
+    return moved;
+}
+
 /* Every fiber that may go on does so, until all are done; nobody going on means that they wait for ever. */
 static void run_block(size_t shared_B, unsigned *turn)
 {
@@ -304,17 +339,7 @@ static void run_block(size_t shared_B, unsigned *turn)
     for (int i = 0; i < g.n; i++) fiber_start(i);
     arrange(turn, (unsigned)g.n);
     while (left && !g.failed) {
-        int moved = 0;
-        for (int k = 0; k < g.n && !g.failed; k++) {
-            struct fiber *f = &g.fiber[turn[k]];
-            if (f->done || (f->wait && *f->wait == f->seen)) continue;
-            f->wait = NULL;
-            place((int)turn[k]);
-            to_fiber(g.now);
-            moved = 1;
-            left -= f->done;
-        }
-        if (!moved) describe_stuck();
+        if (!round_of_turns(turn, &left)) describe_stuck();
         if (g.order > 1) arrange(turn, (unsigned)g.n);
     }
 }

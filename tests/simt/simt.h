@@ -12,7 +12,8 @@ extern "C" {
 #endif
 
 /* Order of threads and blocks in the launches from now on: 0 rising, 1 falling, 2 and above: shuffled, each number in
- * another way, and again at every turn. */
+ * another way, and again at every turn. In even orders a block's warps stay together, in odd ones each runs ahead until it
+ * must wait for another. */
 void simt_order(unsigned order);
 enum { SIMT_ORDERS = 4 };       /* how many of them tests go through */
 
@@ -32,7 +33,8 @@ char *simt_shared_memory(void);
 void simt_barrier(void);
 /* All 32 lanes of the warp meet; the last one runs all(lanes' pointers), whose writes every lane then sees. */
 void simt_meet(void *mine, void (*all)(void *const *lane));
-/* Asynchronous copies happen at the wait, not before: `left` groups may still be open after it. */
+/* Asynchronous copies happen as late as can be, at the wait, in even orders, and at once in odd ones: what is read too early
+ * and what is overwritten too early both show. `left` groups may still be open after a wait. */
 void simt_copy(void *to, const void *from, int bytes, int zeros);
 void simt_copy_commit(void);
 void simt_copy_wait(int left);

@@ -1,0 +1,83 @@
+/* Attention of the CUDA source, emulated, against the reference: widths with and without tensor cores (128; 192 / 128; narrow,
+ * odd ones), shared key/value heads, context-parallel rows, windows, sinks, sequences of one token, of a tile and of more. */
+#include "kernels/attention.h"
+#include "tests/device.h"
+
+#define SHAPE(nq_, nkv_, dqk_, dv_, seqs_, seq_, cp_, index_, window_)                                            \
+    { .nq = nq_, .nkv = nkv_, .dqk = dqk_, .dv = dv_, .seqs = seqs_, .at = { seq_, cp_, index_, 1e4 }, .window = window_ }
+static const struct attention_shape shapes[] = {
+    SHAPE(2, 1, 128, 128, 1, 70, 1, 0, 0),      SHAPE(1, 1, 192, 128, 1, 66, 1, 0, 0),  SHAPE(4, 2, 16, 16, 2, 1, 1, 0, 0),
+    SHAPE(2, 2, 24, 40, 2, 64, 2, 1, 0),        SHAPE(2, 1, 64, 64, 1, 200, 1, 0, 33),  SHAPE(3, 1, 7, 5, 1, 40, 1, 0, 0),
+    SHAPE(1, 1, 64, 32, 1, 256, 4, 2, 70),      SHAPE(1, 1, 200, 136, 1, 9, 1, 0, 0),   SHAPE(2, 1, 8, 8, 0, 8, 1, 0, 0),
+};
+
+struct pass { struct tensor q, k, v, o, lse, sink, dout, dq, dk, dv, dsink; };
+
+static struct pass pass_make(const struct attention_shape *a, enum dtype t)
+{
+    const int64_t tq = (int64_t)a->seqs * (a->at.seq / a->at.cp), tk = tq * a->at.cp;
+    return (struct pass){
+        .q = tensor_make(tq * a->nq * a->dqk, 1, t), .k = tensor_make(tk * a->nkv * a->dqk, 2, t),
+        .v = tensor_make(tk * a->nkv * a->dv, 3, t), .o = tensor_out(tq * a->nq * a->dv, t), .lse = tensor_out(tq * a->nq, DT_F32),
+        .sink = tensor_make(a->nq, 4, DT_F32), .dout = tensor_make(tq * a->nq * a->dv, 5, t),
+        .dq = tensor_out(tq * a->nq * a->dqk, t), .dk = tensor_out(tk * a->nkv * a->dqk, t),
+        .dv = tensor_out(tk * a->nkv * a->dv, t), .dsink = tensor_make(a->nq, 6, DT_F32),
+    };
+}
+
+static void pass_free(struct pass p)
+{
+    tensor_free(p.q), tensor_free(p.k), tensor_free(p.v), tensor_free(p.o), tensor_free(p.lse), tensor_free(p.sink);
+    tensor_free(p.dout), tensor_free(p.dq), tensor_free(p.dk), tensor_free(p.dv), tensor_free(p.dsink);
+}
+
+/* bf16 also rounds probabilities and their gradients before the second products. */
+static void attention_with(const struct attention_shape *a, enum dtype t, int sinks)
+{
+    const double tolerance = t == DT_BF16 ? 4e-3 : 2e-5;
+    struct pass p = pass_make(a, t);
+    void *work = malloc((size_t)attention_scratch_B_ref(a)), *scratch = device_new(NULL, attention_cuda_scratch_B(a));
+    const float *sink = sinks ? p.sink.value : NULL, *sink_dev = sinks ? p.sink.p : NULL;
+    attention_ref(p.o.value, p.lse.value, p.q.value, p.k.value, p.v.value, sink, a, work);
+    ck_assert_int_eq(attention_cuda(p.o.p, p.lse.p, p.q.p, p.k.p, p.v.p, sink_dev, a, t, NULL), OK);
+    tensor_same(p.o, tolerance, "o");
+    tensor_same(p.lse, 1e-5, "lse");
+    attention_bwd_ref(p.dq.value, p.dk.value, p.dv.value, sinks ? p.dsink.value : NULL, p.q.value, p.k.value, p.v.value,
+                      p.o.value, p.lse.value, p.dout.value, a, work);
+    ck_assert_int_eq(attention_bwd_cuda(p.dq.p, p.dk.p, p.dv.p, sinks ? p.dsink.p : NULL, p.q.p, p.k.p, p.v.p, p.o.p,
+                                        p.lse.p, p.dout.p, a, scratch, t, NULL), OK);
+    tensor_same(p.dq, tolerance, "dq"), tensor_same(p.dk, tolerance, "dk"), tensor_same(p.dv, tolerance, "dv");
+    tensor_same(p.dsink, t == DT_BF16 ? 2e-2 : 1e-5, "dsink");
+    free(work);
+    device_free(scratch);
+    pass_free(p);
+}
+
+/* Every shape in two orders (copies late, copies at once), the smaller ones in all. */
+static void attention(enum dtype t, int order)
+{
+    for (int i = 0; i < LEN(shapes); i++)
+        if (order < 2 || shapes[i].at.seq <= 64) attention_with(&shapes[i], t, i % 2);
+}
+
+START_TEST(passes_are_the_reference)
+{
+    for (int order = 0; order < device_orders(); order++) {
+        device_order(order);
+        for (int i = 0; i < DEVICE_TYPES; i++) attention(device_types[i], order);
+    }
+}
+END_TEST
+
+START_TEST(too_wide_is_refused)
+{
+    const struct attention_shape a = SHAPE(1, 1, 260, 8, 1, 4, 1, 0, 0);
+    ck_assert_int_eq(attention_cuda(NULL, NULL, NULL, NULL, NULL, NULL, &a, DT_F32, NULL), ERR_LIMIT);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const test[] = { passes_are_the_reference, too_wide_is_refused };
+    return test_main("cu_attention", test, LEN(test), 300);
+}
