@@ -103,8 +103,8 @@ static void add_mtp(struct names *x, int l)
     add(x, PARAM_MTP_HNORM, l, 0, 0, 1, "model.layers.%d.hnorm.weight", l);
     add(x, PARAM_MTP_PROJ, l, 0, 0, 1, "model.layers.%d.eh_proj.weight", l);
     add(x, PARAM_MTP_NORM, l, 0, 0, 1, "model.layers.%d.shared_head.norm.weight", l);
-    add(x, PARAM_EMBEDDING, -1, 0, 0, 1, "model.layers.%d.embed_tokens.weight", l);
-    add(x, PARAM_HEAD, -1, 0, 0, 1, "model.layers.%d.shared_head.head.weight", l);
+    add(x, PARAM_EMBEDDING, -1, 0, 0, 1, "model.layers.%d.embed_tokens.weight", l)->copy = 1;
+    add(x, PARAM_HEAD, -1, 0, 0, 1, "model.layers.%d.shared_head.head.weight", l)->copy = 1;
 }
 
 int hf_tensors(struct hf_tensor **all, struct arena *a, const struct program *pr, const struct model *m, const char *model_type)

@@ -14,6 +14,7 @@ struct hf_tensor {
     char name[96];
     int32_t param, expert, row, rows, cols, n_dim;
     int32_t turn, head, skip;
+    int32_t copy;                       /* of a tensor before it */
 };
 /* All tensors of a one-rank program, for a config.json's model_type. Copies of a table (MTP) come behind it. Returns how
  * many. */
@@ -31,7 +32,13 @@ enum err hf_model_open(struct hf_model *h, struct arena *a, const char *model, i
 /* Reads `dir` into a checkpoint under `root` at step 0. ERR_CONFIG names a tensor that is missing, has another shape than
  * the model, or has no place in it. */
 enum err hf_import(struct arena *a, const char *dir, const char *root, struct diag *d);
-/* Writes the checkpoint `dir`, imported once, as transformers reads it into `to`, made where it is not there. */
+/* Writes the checkpoint `dir` as transformers reads it into `to`, made where it is not there: with the files, types and bytes of
+ * what was imported once, else float32 in one file. ERR_LIMIT: no architecture of transformers computes what the model does. */
 enum err hf_export(struct arena *a, const char *dir, const char *to, struct diag *d);
+
+/* ---- hf_config.c ---- */
+struct json_t;
+/* "files" of an hf.json for a model that was not imported: config.json, and the header of one file. The caller's to release. */
+enum err hf_config_make(struct json_t **files, struct arena *a, const struct program *pr, const struct model *m, struct diag *d);
 
 #endif

@@ -112,7 +112,10 @@ static enum err hf_take(struct hf_model *h, const struct hf_source *s, const str
     TRY(hf_check_shape(t, x, file->name, d));
     struct arena a = { 0 };
     float *theirs = arena_alloc(&a, (size_t)n * sizeof *theirs);
-    const enum err e = safetensors_floats(theirs, file, x, 0, n, d);
+    enum err e = safetensors_floats(theirs, file, x, 0, n, d);
+    if (e == OK && t->copy && memcmp(hf_place(h, t), theirs, (size_t)n * sizeof *theirs) != 0)
+        e = fail(d, ERR_LIMIT, "%.200s: tensor %s is not the table it should be a copy of: MTP has no tables of its own here",
+                 file->name, t->name);
     if (e == OK) hf_turn(hf_place(h, t), theirs, t, 0);
     arena_free(&a);
     return e;
@@ -264,23 +267,28 @@ static const char *hf_config_of(const json_t *files)
     return NULL;
 }
 
-static enum err hf_export_files(struct arena *a, const struct checkpoint_file *c, const json_t *files, const char *to, struct diag *d)
+/* files NULL: the checkpoint was not imported. */
+static enum err hf_export_files(struct arena *a, const struct checkpoint_file *c, json_t *files, const char *to, struct diag *d)
 {
     struct hf_target t = { .to = to };
     TRY(hf_model_open(&t.h, a, arena_printf(a, "%s/model.yaml", c->dir), 1, d));
     TRY(checkpoint_load(c, &t.h.state, &t.h.job, d));
+    if (files) json_incref(files);
+    else TRY(hf_config_make(&files, a, &t.h.pr, &t.h.job.model, d));
     t.n = hf_tensors(&t.all, a, &t.h.pr, &t.h.job.model, hf_type(a, hf_config_of(files)));
-    if (mkdir(to, 0777) != 0 && errno != EEXIST) return fail(d, ERR_IO, "%.300s: cannot be made: %s", to, strerror(errno));
-    return hf_write_all(&t, a, files, d);
+    enum err e = mkdir(to, 0777) == 0 || errno == EEXIST ? OK
+                                                         : fail(d, ERR_IO, "%.300s: cannot be made: %s", to, strerror(errno));
+    if (e == OK) e = hf_write_all(&t, a, files, d);
+    json_decref(files);
+    return e;
 }
 
 enum err hf_export(struct arena *a, const char *dir, const char *to, struct diag *d)
 {
+    const char *layout = arena_printf(a, "%s/hf.json", dir);
     struct checkpoint_file c;
-    json_t *doc = json_load_file(arena_printf(a, "%s/hf.json", dir), 0, NULL);
-    if (!doc)
-        return fail(d, ERR_CONFIG, "%.300s: has no hf.json: only what was imported from Hugging Face, and trained since, is "
-                    "written back", dir);
+    json_t *doc = json_load_file(layout, 0, NULL);
+    if (!doc && access(layout, F_OK) == 0) return fail(d, ERR_CONFIG, "%.300s: cannot be read as JSON", layout);
     enum err e = checkpoint_open(&c, a, dir, d);
     if (e == OK) {
         e = hf_export_files(a, &c, json_object_get(doc, "files"), to, d);

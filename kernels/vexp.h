@@ -22,7 +22,8 @@ static inline float vexp(float x)
     p = p * r + 0.5f;
     p = p * r + 1;
     p = p * r + 1;
-    const int32_t half = (int32_t)n / 2, rest = (int32_t)n - half;  /* 2^128 is no float, 2^64 is */
+    const int32_t whole = (int32_t)(n == n ? n : 0);    /* NaN is no int; p is NaN then */
+    const int32_t half = whole / 2, rest = whole - half;    /* 2^128 is no float, 2^64 is */
     const int32_t bits[2] = {(half + 127) << 23, (rest + 127) << 23};
     float scale[2];
     memcpy(scale, bits, sizeof scale);

@@ -190,7 +190,10 @@ answers 0 "steps[].loss" run --resume wide --steps 2 --seq 16 --gbs 4 --ranks 2 
 expect 2 upcycle dense --granularity 5;                says "ffn = 24"
 expect 2 upcycle dense --experts 4 --topk 3 --granularity 2; says "--topk 3"
 expect 2 upcycle wide;                                 says "already"
-expect 2 export saved;                                 says "hf.json"
+expect 0 run tiny-moe-1 --steps 1 --save-every 1 --out odd
+expect 2 export odd;                                   says "could not read it"
+answers 0 "out" export wide --out widened
+grep -q MixtralForCausalLM widened/config.json || bad "export of an upcycled Llama is no Mixtral"
 expect 2 import here;                                  says "safetensors"
 expect 2 import nowhere;                               says "nowhere"
 answers 0 "model total active" import $hf/mixtral/config.json

@@ -51,6 +51,27 @@ START_TEST(what_was_read_is_written_back)
 }
 END_TEST
 
+/* Without the layout that import left, a layout and a config.json are made; what they say is the same model. */
+START_TEST(what_was_never_theirs_is_written_too)
+{
+    struct arena a = { 0 };
+    struct diag d;
+    struct model m, again;
+    make_root();
+    const char *dir = imported(&a, arena_printf(&a, DATA "%s", models[_i])), *to = arena_printf(&a, "%s/made", root);
+    run_shell(arena_printf(&a, "rm %s/hf.json && mv %s %s/before", dir, dir, root));
+    ck_assert_msg(hf_export(&a, arena_printf(&a, "%s/before", root), to, &d) == OK, "%s", d.text);
+    run_shell(arena_printf(&a, "cmp %s/before/rank-00000.safetensors %s/rank-00000.safetensors", root, imported(&a, to)));
+    ck_assert_int_eq(model_read(&m, &a, arena_printf(&a, "%s/before/model.yaml", root), &d), OK);
+    ck_assert_int_eq(model_read(&again, &a, arena_printf(&a, "%s/model.yaml", dir), &d), OK);
+    strcpy(again.name, m.name);
+    again.ffn = m.ffn;                              /* where no layer is dense it says nothing */
+    ck_assert_str_eq(model_text(&a, &m), model_text(&a, &again));
+    drop_root(&a);
+    arena_free(&a);
+}
+END_TEST
+
 /* ---- one step of a checkpoint under some plan ---- */
 
 struct trial {
@@ -240,6 +261,7 @@ int main(void)
     TCase *t = tcase_create("hf");
     tcase_set_timeout(t, 240);
     tcase_add_loop_test(t, what_was_read_is_written_back, 0, LEN(models));
+    tcase_add_loop_test(t, what_was_never_theirs_is_written_too, 0, LEN(models));
     tcase_add_loop_test(t, logits_and_gradients_are_pytorchs, 0, LEN(models) * LEN(plans));
     tcase_add_loop_test(t, an_upcycled_model_begins_at_its_parents_loss, 0, LEN(upcycled));
     tcase_add_test(t, wrong_checkpoints_are_refused);
