@@ -228,10 +228,12 @@ answers 0 "by.none.rows by.full.median" validate runs.csv --by recompute
 expect 2 validate runs.csv --by colour;         says "colour"
 
 # ---- draw ----
-for what in groups program pipeline; do
+for what in groups program pipeline memory topology sensitivity; do
     expect 0 draw $what tiny-moe-8 -o $what.svg
     grep -q '<svg' $what.svg || bad "draw $what wrote no SVG"
 done
+[ "$(grep -c '<text x="8".*>stage ' memory.svg)" = 2 ] || bad "draw memory lacks a stage"
+grep -q 'rank 7, stage 1' topology.svg || bad "draw topology lacks a rank"
 expect 0 draw groups deepseek-v3-256-gb200 --group dp -o groups.dot
 grep -q 'NVLink domain 3' groups.dot || bad "draw groups lacks a domain"
 

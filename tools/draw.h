@@ -4,6 +4,9 @@
 #define TOOLS_DRAW_H
 #include "models/place.h"
 #include "models/trace.h"
+#include "sim/sim.h"
+#include "tools/sensitivity.h"
+#include "tools/vary.h"
 #include <stdio.h>
 
 /* The fill of the i-th of many like things; neighbours differ. */
@@ -23,5 +26,14 @@ void draw_program(FILE *out, const struct program *pr, const struct job *j, cons
  * rank a stage (the first of each), one iteration. */
 void draw_pipeline(FILE *out, struct arena *a, const struct program *pr, const struct job *j,
                    const struct trace *t);
+/* Bytes allocated over the same step, a row a stage. SVG. `price`: pass_price_all of the program. */
+void draw_memory(FILE *out, const struct program *pr, const struct job *j, const struct trace *t,
+                 const struct pass_price *price);
+
+/* Stages on NVLink domains and hosts, and the load of a GPU's links in a step. SVG. `l`, `place`: as predicted. */
+void draw_topology(FILE *out, const struct job *j, const struct sim_lines *l, const struct place *place);
+/* tokens/s/GPU at every value of `key`; what each figure of the machine buys, most first. SVG. */
+void draw_curve(FILE *out, const char *key, const struct vary_row *row, int n);
+void draw_sensitivity(FILE *out, const struct sensitivity_row *row, int n);
 
 #endif

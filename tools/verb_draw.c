@@ -1,6 +1,6 @@
 /* moefold draw: pictures of a plan. `-o F.dot` writes Graphviz's text, `-o F.svg` runs `dot -Tsvg` on it, without a
  * shell; the pipeline is SVG of our own, because Graphviz has no time axis. */
-#include "sim/sim.h"
+#include "sim/predict.h"
 #include "tools/args.h"
 #include "tools/draw.h"
 #include "tools/report.h"
@@ -125,20 +125,57 @@ static enum err program(FILE *out, struct arena *a, const struct job *j, const s
     return OK;
 }
 
+/* The predicted step of the plan, for pictures with a time axis. */
+struct drawn { struct program pr; struct trace t; struct cost c; };
+
+static enum err sweep(struct drawn *w, struct arena *a, const struct job *j, struct diag *d)
+{
+    program_build(&w->pr, a, j);
+    struct unroll *u = arena_alloc(a, (size_t)w->pr.n_stage * sizeof *u);
+    TRY(unroll_all(u, a, &w->pr, d));
+    TRY(unroll_check(u, &w->pr, 0, d));
+    cost_init(&w->c, &w->pr, j);
+    sim_sweep(&w->t, a, &w->c, u, NULL, 0);
+    return OK;
+}
+
 static enum err pipeline(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f,
                          struct diag *d)
 {
-    struct program pr = { 0 };
-    struct trace t = { 0 };
-    struct cost c;
+    struct drawn w = { 0 };
     (void)f;
-    program_build(&pr, a, j);
-    struct unroll *u = arena_alloc(a, (size_t)pr.n_stage * sizeof *u);
-    TRY(unroll_all(u, a, &pr, d));
-    TRY(unroll_check(u, &pr, 0, d));
-    cost_init(&c, &pr, j);
-    sim_sweep(&t, a, &c, u, NULL, 0);
-    draw_pipeline(out, a, &pr, j, &t);
+    TRY(sweep(&w, a, j, d));
+    draw_pipeline(out, a, &w.pr, j, &w.t);
+    return OK;
+}
+
+static enum err memory(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
+{
+    struct drawn w = { 0 };
+    (void)f;
+    TRY(sweep(&w, a, j, d));
+    draw_memory(out, &w.pr, j, &w.t, pass_price_all(&w.c, cost_all_s(&w.c, a), a));
+    return OK;
+}
+
+static enum err topology(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
+{
+    struct predict r;
+    (void)f;
+    (void)d;
+    predict_job(&r, NULL, a, j);
+    draw_topology(out, j, &r.lines, r.place);
+    return OK;
+}
+
+static enum err sensitivity(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
+{
+    struct sensitivity_row row[SENSITIVITY_ROWS];
+    struct predict r;
+    (void)f;
+    (void)d;
+    predict_job(&r, NULL, a, j);
+    draw_sensitivity(out, row, sensitivity_of(row, a, j, &r));
     return OK;
 }
 
@@ -146,13 +183,14 @@ static const struct subject {
     const char *name;
     enum err (*draw)(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d);
     int dot;                                    /* its text is DOT, and SVG is dot's to make */
-} subjects[] = { { "groups", groups, 1 }, { "program", program, 1 }, { "pipeline", pipeline, 0 } };
+} subjects[] = { { "groups", groups, 1 }, { "program", program, 1 }, { "pipeline", pipeline, 0 },
+                 { "memory", memory, 0 }, { "topology", topology, 0 }, { "sensitivity", sensitivity, 0 } };
 
 static enum err find_subject(const struct subject **s, const char *name, struct diag *d)
 {
     for (int i = 0; i < LEN(subjects); i++)
         if (strcmp(subjects[i].name, name) == 0) return *s = &subjects[i], OK;
-    return fail(d, ERR_CONFIG, "'%s' cannot be drawn; groups, pipeline and program can", cfg_shown(name).text);
+    return fail(d, ERR_CONFIG, "'%s' cannot be drawn; groups, memory, pipeline, program, sensitivity and topology can", cfg_shown(name).text);
 }
 
 static enum err check_out(const struct subject *s, const char *path, struct diag *d)
@@ -189,7 +227,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct dr
 enum err verb_draw(int argc, char **argv, struct diag *d)
 {
     static const struct args_spec spec = {
-        .verb = "draw", .words = "groups|pipeline|program [PLAN] -o F.svg", .flag = flags, .n_flag = LEN(flags),
+        .verb = "draw", .words = "groups|memory|pipeline|program|sensitivity|topology [PLAN] -o F.svg", .flag = flags, .n_flag = LEN(flags),
         .takes_plan = 1, .min_words = 1, .max_words = 2, .what = "pictures of a plan",
     };
     struct draw_flags f;
