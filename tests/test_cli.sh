@@ -167,6 +167,7 @@ answers 0 "evals[].loss" run tiny-moe-8 --steps 5 --save-every 2 --eval-split 0.
 [ "$(ls saved/checkpoints | tr '\n' ' ')" = "step-00000004 step-00000005 " ] || bad "run left other checkpoints than the newest two"
 [ "$(grep -c after_steps saved/metrics.jsonl)" = 2 ] || bad "metrics.jsonl lacks an evaluation"
 answers 0 "steps[].loss" run --resume saved --steps 6 --ranks 2 --tp 1 --pp 1 --ep 2 --out saved
+expect 0 compare saved
 [ "$(grep -c '"step"' saved/metrics.jsonl)" = 6 ] || bad "a resumed run does not go on in metrics.jsonl"
 expect 2 run --resume saved --steps 5;                 says "ask for more"
 expect 2 run --resume saved --steps 9 --model tiny-moe --topk 3; says "--topk"

@@ -154,6 +154,19 @@ static enum err open_checkpoint(struct run *r, struct arena *a, struct args *arg
 
 /* ---- the run ---- */
 
+/* The checkpoint's model, kept beside the run's plan: checkpoints go, and what is left behind must say what ran. */
+static enum err keep_model(struct run *r, struct arena *a, const char *out, struct diag *d)
+{
+    struct plan *p = &r->job.plan;
+    const char *own = arena_printf(a, "%s/model.yaml", out), *text = model_text(a, &r->job.model);
+    if (!r->ask.resume || strcmp(p->model, arena_printf(a, "%s/model.yaml", r->from.dir)) != 0) return OK;
+    if (strlen(own) >= sizeof p->model)
+        return fail(d, ERR_CONFIG, "--out: %.100s...: is longer than the name of a model may be (%d): give a shorter one", out,
+                    (int)sizeof p->model - 1);
+    strcpy(p->model, own);
+    return save_text(own, text, strlen(text), d);
+}
+
 static enum err prepare(struct run *r, struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
 {
     struct plan *p = &r->job.plan;
@@ -164,6 +177,7 @@ static enum err prepare(struct run *r, struct arena *a, struct args *args, struc
     if (p->lr_steps == 0) p->lr_steps = f->steps;
     TRY(open_data(&r->data, a, f, p, d));
     TRY(save_directory(f->out, d));
+    TRY(keep_model(r, a, f->out, d));
     program_build(&r->pr, a, &r->job);
     r->u = arena_alloc(a, (size_t)r->pr.n_stage * sizeof *r->u);
     TRY(unroll_all(r->u, a, &r->pr, d));
