@@ -250,8 +250,8 @@ static char *manifest(const struct checkpoint *c)
         json_array_append_new(shards, json_pack("{s:s,s:I,s:s}", "file", file, "bytes", (json_int_t)c->shard[i].bytes, "hash",
                                                 hash));
     }
-    json_t *doc = json_pack("{s:s,s:i,s:I,s:I,s:s,s:f,s:s,s:o}", "format", "moefold checkpoint", "version", 1, "step",
-                            (json_int_t)c->head.step, "sequences", (json_int_t)c->head.sequences, "data", c->head.data, "eval_split",
+    json_t *doc = json_pack("{s:s,s:i,s:I,s:I,s:i,s:s,s:f,s:s,s:o}", "format", "moefold checkpoint", "version", 1, "step",
+                            (json_int_t)c->head.step, "sequences", (json_int_t)c->head.sequences, "seq", c->head.seq, "data", c->head.data, "eval_split",
                             c->head.eval_split, "optimizer",
                             o < 0 ? "none" : o == OPTIMIZER_ADAMW ? "adamw" : "sgd", "shards", shards);
     char *text = json_dumps(doc, JSON_INDENT(1));

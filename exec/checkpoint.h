@@ -11,6 +11,7 @@
 
 struct checkpoint_head {
     int64_t step, sequences;            /* steps taken, sequences seen                                        */
+    int32_t seq;                        /* tokens in one; 0: none was seen                                    */
     int32_t optimizer;                  /* enum optimizer whose state it holds, -1: weights alone             */
     char data[512]; double eval_split;  /* what it was trained on, as the user named it ("": the built-in text) */
 };

@@ -86,6 +86,10 @@ static enum err checkpoint_head_read(struct checkpoint_head *h, const json_t *do
     h->sequences = json_integer_value(seqs);
     if (!json_is_integer(step) || h->step < 0 || h->step > INT32_MAX || !json_is_integer(seqs) || h->sequences < 0)
         return checkpoint_broken(dir, "step or sequences is no count", d);
+    const int64_t seq = json_integer_value(json_object_get(doc, "seq"));
+    if (seq < 0 || seq > 1 << 24 || h->sequences > INT64_MAX >> 25 || (h->sequences && !seq))
+        return checkpoint_broken(dir, "sequences or their tokens (seq) cannot be", d);
+    h->seq = (int32_t)seq;
     const char *data = json_string_value(json_object_get(doc, "data"));
     h->eval_split = json_number_value(json_object_get(doc, "eval_split"));
     if (!data || strlen(data) >= sizeof h->data || !(h->eval_split >= 0 && h->eval_split < 1))

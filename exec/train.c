@@ -64,7 +64,7 @@ static int64_t train_next(int64_t from, int64_t every, int64_t end)
 
 static enum err train_begin_checkpoint(struct train *t, struct diag *d)
 {
-    struct checkpoint_head head = { .step = t->end, .optimizer = t->j->plan.optimizer,
+    struct checkpoint_head head = { .step = t->end, .optimizer = t->j->plan.optimizer, .seq = t->j->plan.seq,
                                           .sequences = t->first_seq + (t->end - t->r->first_step) * t->j->plan.gbs };
     head.eval_split = t->ask->eval_split;
     if (t->ask->data_name) snprintf(head.data, sizeof head.data, "%s", t->ask->data_name);
@@ -149,7 +149,7 @@ static enum err train_resume(struct train *t, struct diag *d)
     TRY(checkpoint_load(c, &t->state, t->j, d));
     t->has_state = 1;
     t->from = c->head.step;
-    t->first_seq = c->head.sequences;
+    t->first_seq = c->head.sequences * c->head.seq / t->j->plan.seq;     /* as many tokens */
     return OK;
 }
 

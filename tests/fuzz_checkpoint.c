@@ -36,7 +36,7 @@ static int manifest(char dir[64])
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_B)
 {
-    static const char before[] = "{\"format\":\"moefold checkpoint\",\"version\":1,\"step\":1,\"sequences\":8,\"data\":\"\","
+    static const char before[] = "{\"format\":\"moefold checkpoint\",\"version\":1,\"step\":1,\"sequences\":8,\"seq\":8,\"data\":\"\","
                                  "\"eval_split\":0,\"optimizer\":\"adamw\",\"shards\":[{\"file\":\"a\",";
     char dir[64], text[8192];
     struct arena a = { 0 };

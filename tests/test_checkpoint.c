@@ -60,7 +60,7 @@ static const char *save(const struct parity *p, const struct state *s, const cha
     struct checkpoint c;
     struct diag d;
     struct arena *a = (struct arena *)(uintptr_t)&p->a;
-    const struct checkpoint_head head = { .step = step, .sequences = 8 * step, .optimizer = p->j.plan.optimizer };
+    const struct checkpoint_head head = { .step = step, .sequences = 8 * step, .seq = 16, .optimizer = p->j.plan.optimizer };
     ck_assert_msg(checkpoint_begin(&c, a, in_root(a, name), &p->pr, &p->j, &head, &d) == OK, "%s", d.text);
     for (int r = 0; r < p->j.plan.gpus; r++) ck_assert_msg(checkpoint_shard(&c, s, r, &d) == OK, "%s", d.text);
     ck_assert_msg(checkpoint_commit(&c, &d) == OK, "%s", d.text);
@@ -171,7 +171,7 @@ START_TEST(broken_checkpoints_are_refused)
     unlink(shard);
     refuses(&p, dir, "rank-00001.safetensors");
     /* a manifest that knows of one shard alone */
-    const char *text = "{\"format\":\"moefold checkpoint\",\"version\":1,\"step\":5,\"sequences\":40,\"data\":\"\",\"eval_split\":0,\"optimizer\":\"adamw\","
+    const char *text = "{\"format\":\"moefold checkpoint\",\"version\":1,\"step\":5,\"sequences\":40,\"seq\":16,\"data\":\"\",\"eval_split\":0,\"optimizer\":\"adamw\","
                        "\"shards\":[{\"file\":\"rank-00000.safetensors\",\"bytes\":%lld,\"hash\":\"%016llx\"}]}";
     struct safetensors one;
     ck_assert_int_eq(safetensors_open(&one, &p.a, arena_printf(&p.a, "%s/rank-00000.safetensors", dir), &p.d), OK);
@@ -216,7 +216,7 @@ START_TEST(a_writer_that_dies_between_shards_leaves_the_one_before)
     const pid_t child = fork();
     if (child == 0) {
         struct checkpoint c;
-        const struct checkpoint_head head = { .step = 2, .sequences = 16, .optimizer = OPTIMIZER_ADAMW };
+        const struct checkpoint_head head = { .step = 2, .sequences = 16, .seq = 16, .optimizer = OPTIMIZER_ADAMW };
         if (checkpoint_begin(&c, &p.a, in_root(&p.a, "a"), &p.pr, &p.j, &head, &p.d) == OK) checkpoint_shard(&c, &s, 0, &p.d);
         _exit(0);
     }
@@ -299,7 +299,7 @@ START_TEST(a_checkpoint_that_cannot_be_written_leaves_the_one_before)
     fill_state(&s, &p);
     const char *whole = save(&p, &s, "a", 1);
     struct checkpoint c;
-    const struct checkpoint_head head = { .step = 2, .sequences = 16, .optimizer = OPTIMIZER_ADAMW };
+    const struct checkpoint_head head = { .step = 2, .sequences = 16, .seq = 16, .optimizer = OPTIMIZER_ADAMW };
     ck_assert_int_eq(checkpoint_begin(&c, &p.a, in_root(&p.a, "a"), &p.pr, &p.j, &head, &p.d), OK);
     ck_assert_int_eq(symlink("/dev/full", arena_printf(&p.a, "%s/rank-00000.safetensors", c.part)), 0);
     ck_assert_int_eq(checkpoint_shard(&c, &s, 0, &p.d), ERR_IO);

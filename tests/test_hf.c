@@ -83,14 +83,16 @@ struct trial {
     struct diag d;
 };
 
-static float logits[SEQ * 128];                     /* where the launcher below puts them: of the first tp rank */
+static float logits[SEQ * 128];                     /* where the launcher below puts them */
 static int logit_cols;
 
 static enum err keep_logits(const struct call *c)
 {
     const struct operand x = c->read[0];
-    if (c->at.tp == 0 && x.rows * x.cols <= (int64_t)LEN(logits)) memcpy(logits, x.p, (size_t)(x.rows * x.cols) * sizeof(float));
-    if (c->at.tp == 0) logit_cols = (int)x.cols;
+    if (c->at.tp == 0 && c->at.cp == 0 && c->at.dp == 0) {      /* one rank: the others run beside it */
+        logit_cols = (int)x.cols;
+        if (x.rows * x.cols <= (int64_t)LEN(logits)) memcpy(logits, x.p, (size_t)(x.rows * x.cols) * sizeof(float));
+    }
     return backend_cpu_launch[OP_XENT_MAX](c);
 }
 

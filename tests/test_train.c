@@ -161,6 +161,35 @@ START_TEST(a_loss_that_is_no_number_ends_the_run_and_keeps_what_was)
 }
 END_TEST
 
+/* Sequences of another length go on behind the tokens that were seen. */
+START_TEST(a_resumed_run_knows_tokens_not_sequences)
+{
+    const struct fold one = { .name = "one rank", .family = GQA };
+    struct parity p, half;
+    struct train_result r;
+    struct checkpoint_file c;
+    make_root();
+    parity_open(&p, &one, 1, OPTIMIZER_SGD);
+    run(&r, &p, (struct train_ask){ .steps = CUT, .save_every = CUT });
+    half = (struct parity){ .j = parity_job(&one, 1, OPTIMIZER_SGD) };
+    half.j.plan.seq = PARITY_SEQ / 2;
+    ck_assert_int_eq(plan_resolve(&half.j, &half.d), OK);
+    program_build(&half.pr, &half.a, &half.j);
+    half.u = arena_alloc(&half.a, sizeof *half.u);
+    ck_assert_int_eq(unroll_all(half.u, &half.a, &half.pr, &half.d), OK);
+    unroll_plan(half.u, &half.a, &half.pr);
+    half.ask.text = parity_text(&half.ask.text_n);
+    resume(&r, &half, (struct train_ask){ .steps = STEPS, .save_every = STEPS });
+    ck_assert_int_eq(checkpoint_open(&c, &p.a, arena_printf(&p.a, "%s/step-%08d", root, STEPS), &p.d), OK);
+    ck_assert_int_eq(c.head.seq, PARITY_SEQ / 2);
+    ck_assert_int_eq(c.head.sequences, 2 * CUT * PARITY_GBS + (STEPS - CUT) * PARITY_GBS);
+    checkpoint_close(&c);
+    parity_close(&p);
+    parity_close(&half);
+    drop_root();
+}
+END_TEST
+
 START_TEST(what_cannot_be_resumed_is_refused)
 {
     const struct fold one = { .name = "one rank", .family = GQA };
@@ -195,6 +224,7 @@ int main(void)
     tcase_add_loop_test(t, a_resumed_run_is_the_run, 0, LEN(pairs));
     tcase_add_loop_test(t, evaluation_is_the_loss_of_training, 0, LEN(pairs));
     tcase_add_test(t, a_loss_that_is_no_number_ends_the_run_and_keeps_what_was);
+    tcase_add_test(t, a_resumed_run_knows_tokens_not_sequences);
     tcase_add_test(t, what_cannot_be_resumed_is_refused);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
