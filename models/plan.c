@@ -151,6 +151,7 @@ static enum err plan_read_parts(struct job *j, struct arena *a, const struct pla
                                     j->model.name, j->model.layers), g);
     if (p->layers > 0) model_cut(&j->model, p->layers);
     TRY(system_read(&j->system, a, p->system, d));
+    system_in_step(&j->system);
     return stack_read(&j->stack, a, p->stack, d);
 }
 

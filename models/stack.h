@@ -47,6 +47,7 @@ struct stack {
     int32_t vocab_multiple;                 /* the vocabulary is padded to a multiple of this times tp                */
     double issue;                           /* host time of an op not in `launch`, in units of system.issue_s        */
     struct stack_launch launch[STACK_KINDS];    /* by enum op_kind                                                    */
+    double step_s;                          /* of the host at the start of a step: data, counters, logs, schedules    */
     struct stack_launch replay;             /* of a captured region's replay, beside the launch of its graph          */
     int32_t graphs, graph;                  /* bit sets of enum graph: offered; the default                           */
     int32_t host_reads;                     /* the host waits for the routed sizes                                    */

@@ -60,6 +60,8 @@
     X("gpu.attention_bytes.bwd", NUMBER, attention_bytes.bwd, NONE, 0, 8, "0", "the same backward")          \
     X("gpu.permute_efficiency", NUMBER, eff_permute, NONE, 0, 1, "0",                                        \
       "fraction of hbm_bandwidth that permutes reach; 0: memory_efficiency")                                 \
+    X("gpu.optimizer_efficiency", NUMBER, eff_optimizer, NONE, 0, 1, "0",                                    \
+      "fraction of hbm_bandwidth that updates of weights reach; 0: memory_efficiency")                       \
     X("gpu.measured.gemm.from", NUMBER, gemm_flop.from, NONE, 0, 1e20, "0", "FLOP of the least one measured") \
     X("gpu.measured.gemm.to", NUMBER, gemm_flop.to, NONE, 0, 1e20, "0", "of the largest; 0: none measured")  \
     X("gpu.measured.grouped.from", NUMBER, grouped_flop.from, NONE, 0, 1e20, "0", "of grouped ones")         \
@@ -105,6 +107,17 @@
       "of the framework's call around the kernel")                                                           \
     X("exchange.call.combine", NUMBER, exchange.call_s.combine, S, 0, 1, "0 s", "back")                      \
     X("nic.rail_hop", NUMBER, rail_hop_s, S, 0, 1, "0 s", "added between GPUs on different rails")           \
+    X("step.gemm.fp32", NUMBER, step.gemm[DT_F32], NONE, 0.01, 4, "1", "share of a bare product's fp32 rate left in a step")\
+    X("step.gemm.bf16", NUMBER, step.gemm[DT_BF16], NONE, 0.01, 4, "1", "the same in bf16")                  \
+    X("step.gemm.fp8", NUMBER, step.gemm[DT_FP8], NONE, 0.01, 4, "1", "the same in fp8")                     \
+    X("step.gemm.fp4", NUMBER, step.gemm[DT_FP4], NONE, 0.01, 4, "1", "the same in fp4")                     \
+    X("step.grouped", NUMBER, step.grouped, NONE, 0.01, 4, "1", "and of grouped products, on top")           \
+    X("step.attention", NUMBER, step.attention, NONE, 0.01, 4, "1", "of attention's rate")                   \
+    X("step.memory", NUMBER, step.memory, NONE, 0.01, 4, "1", "of the bandwidth of memory-bound ops")        \
+    X("step.optimizer", NUMBER, step.optimizer, NONE, 0.01, 4, "1", "of the bandwidth of weight updates")    \
+    X("step.nvlink", NUMBER, step.nvlink, NONE, 0.01, 4, "1", "of the bandwidth of collectives on NVLink")   \
+    X("step.nic", NUMBER, step.nic, NONE, 0.01, 4, "1", "of the same on NICs")                               \
+    X("step.exchange", NUMBER, step.exchange, NONE, 0.01, 4, "1", "of the bandwidth of dispatch, combine")     \
     X("host.link", NUMBER, host_link_B_per_s, B_PER_S, 1e3, 1e16, 0,                                         \
       "GPU to host memory, per GPU and direction")                                                           \
     X("host.memory", NUMBER, host_memory_B, B, 0, 1e15, 0, "host memory for each GPU")                       \
@@ -123,6 +136,30 @@ const struct opt system_opts[] = {
 #undef X
 };
 const int system_n_opt = LEN(system_opts);
+
+void system_in_step(struct system *s)
+{
+    const struct system_step in = s->step;
+    struct system_exchange *x = &s->exchange;
+    s->eff_optimizer = (s->eff_optimizer > 0 ? s->eff_optimizer : s->eff_memory) * in.optimizer;
+    for (int t = 0; t < DT_COUNT; t++) {
+        s->eff_gemm[t] *= in.gemm[t];
+        s->eff_grouped[t] *= in.gemm[t] * in.grouped;
+        s->step.gemm[t] = 1;
+    }
+    const struct { double *at, share; } moved[] = {
+        { &s->eff_attention_fwd, in.attention }, { &s->eff_attention_bwd, in.attention }, { &s->eff_memory, in.memory },
+        { &s->eff_permute, in.memory }, { &s->eff_nvlink, in.nvlink }, { &s->eff_nvls, in.nvlink }, { &s->eff_nic, in.nic },
+        { &s->eff_nvlink_alltoall, in.exchange }, { &s->eff_nic_alltoall, in.exchange },
+        { &x->eff_nvlink.dispatch, in.exchange }, { &x->eff_nvlink.combine, in.exchange },
+        { &x->eff_nic.dispatch, in.exchange }, { &x->eff_nic.combine, in.exchange },
+        { &x->dispatch_B_per_s, in.exchange }, { &x->dispatch_fp8_B_per_s, in.exchange },
+        { &x->combine_B_per_s, in.exchange },
+    };
+    for (int i = 0; i < LEN(moved); i++) *moved[i].at *= moved[i].share;
+    s->step.grouped = s->step.attention = s->step.memory = s->step.optimizer = 1;
+    s->step.nvlink = s->step.nic = s->step.exchange = 1;
+}
 
 enum err system_check(const struct system *s, struct diag *d)
 {

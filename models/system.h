@@ -37,6 +37,7 @@ struct system {
         attention_bytes;                            /* share of its bytes' time that comes on top                */
     double attention_narrow;                        /* and as (d / 128)^narrow, heads of d < 128                 */
     double eff_permute;                             /* of hbm_B_per_s, rows by index; 0: eff_memory              */
+    double eff_optimizer;                           /* of hbm_B_per_s, updates of weights; 0: eff_memory         */
     struct { double from, to; } gemm_flop, grouped_flop, attention_flop;    /* measured sizes; to 0: none        */
     double overhead_B;                              /* context, NCCL, workspaces: on top of what the program holds */
     int32_t gpus_per_host;
@@ -52,6 +53,13 @@ struct system {
     double rail_hop_s;                              /* added when a group's members sit on different rails       */
     double nic_ramp_s;                              /* as ramp_s, where domains are crossed                      */
     struct system_exchange exchange;
+    /* what a training step leaves of the rates above, which bare kernels reach: clocks fall under sustained power,
+     * operands are cold, links are shared. Calibrated on whole runs (moefold-fit); 1: all of it                 */
+    struct system_step {
+        double gemm[DT_COUNT], grouped;             /* of arithmetic; grouped on top of gemm                     */
+        double attention, memory, optimizer;        /* of attention's arithmetic; of bytes                       */
+        double nvlink, nic, exchange;               /* of collectives and p2p; of dispatch and combine           */
+    } step;
     /* host */
     double host_link_B_per_s, host_memory_B;        /* per GPU                                                   */
     double host_update_B_per_s;                     /* host memory that an optimizer's update reaches, per GPU; 0: unknown */
@@ -67,6 +75,9 @@ extern const int system_n_opt;
 /* From a name or path; from a document. Both end with system_check, whose errors then get the place of the key. */
 enum err system_read(struct system *s, struct arena *a, const char *arg, struct diag *d);
 enum err system_fill(struct system *s, const struct cfg *c, struct diag *d);
+/* The system as it is inside a step: rates times their shares, which are then 1. What a job holds (plan_fill_job);
+ * system_read gives bare kernels. */
+void system_in_step(struct system *s);
 /* No peak, or peaks without efficiencies; a domain that is no multiple of the GPUs of a host. */
 enum err system_check(const struct system *s, struct diag *d);
 

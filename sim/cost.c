@@ -88,6 +88,12 @@ static double host_s(const struct system *s, double kernels, double calls)
     return kernels * s->issue_s + calls * (s->call_s > 0 ? s->call_s : s->issue_s);
 }
 
+/* The first op of a step, which zeroes the metric, comes after all that a framework does between steps. */
+static double before_s(const struct cost *c, const struct op *o)
+{
+    return o->kind == OP_ZERO && c->pr->buf[o->io.write[0]].keep == KEEP_METRIC ? c->job->stack.step_s : 0;
+}
+
 /* In a graph only its launch counts; what the host waits for stays outside it: a copy, and the wait. */
 double cost_issue_s(const struct cost *c, int op)
 {
@@ -100,8 +106,8 @@ double cost_issue_s(const struct cost *c, int op)
     if (o->graph == OP_GRAPH_FIRST)
         return (s->graph_s > 0 ? s->graph_s : s->issue_s) + host_s(s, t->replay.kernels, t->replay.calls);
     if (o->graph) return o->flags & OP_HOST_READS ? host_s(s, 1, 1) : 0;
-    if (l->kernels == 0) return s->issue_s * t->issue;
-    return host_s(s, cost_kernels(c, op), l->calls + (l->each_call > 0 ? l->each_call * experts_of(c, o) : 0));
+    if (l->kernels == 0) return s->issue_s * t->issue + before_s(c, o);
+    return before_s(c, o) + host_s(s, cost_kernels(c, op), l->calls + (l->each_call > 0 ? l->each_call * experts_of(c, o) : 0));
 }
 
 double *cost_all_s(const struct cost *c, struct arena *a)

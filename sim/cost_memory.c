@@ -10,7 +10,8 @@ static int by_index(enum op_kind kind)
 double cost_memory_s(const struct cost *c, enum op_kind kind, const struct work *w)
 {
     const struct system *s = &c->job->system;
-    return (w->read_B + w->write_B) / cost_hbm(s, by_index(kind) ? s->eff_permute : s->eff_memory) + s->kernel_s;
+    const double eff = by_index(kind) ? s->eff_permute : op_family(kind) == FAMILY_OPTIM ? s->eff_optimizer : 0;
+    return (w->read_B + w->write_B) / cost_hbm(s, eff) + s->kernel_s;
 }
 
 double cost_host_s(const struct cost *c, double bytes)

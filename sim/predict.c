@@ -193,6 +193,23 @@ static void time_of(struct predict *r, const struct cost *c, const double *op_s,
     arena_free(&scratch);
 }
 
+double predict_step_s(const struct program *pr, const struct job *j)
+{
+    struct arena scratch = { 0 };
+    struct program own = *pr;
+    struct cost c;
+    struct sim_result step;
+    struct play p;
+    own.arena = &scratch;               /* what a price needs goes with it, not with the program */
+    cost_init(&c, &own, j);
+    const double *op_s = cost_all_s(&c, &scratch);
+    const struct pass_price *price = pass_price_all(&c, op_s, &scratch);
+    const int played = play_run(&p, &scratch, &c, op_s, price);
+    sim_result_of(&step, &scratch, &p, played);
+    arena_free(&scratch);
+    return step.step_s;
+}
+
 void predict_rates(struct predict *r, const struct job *j)
 {
     const double tok = (double)j->plan.gbs * j->plan.seq;

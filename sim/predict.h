@@ -44,6 +44,9 @@ struct predict {
  * are planned for stacks whose memory is (stack.arena) when the stages have at most PREDICT_PLANNED_ITEMS items
  * together. */
 void predict_job(struct predict *r, struct program *pr, struct arena *a, const struct job *j);
+/* step_s alone, of a program already built for this job or for one that differs only in figures of its system and
+ * host times of its stack. INFINITY: stages wait for each other. */
+double predict_step_s(const struct program *pr, const struct job *j);
 /* What follows from step_s alone: tokens/s, TFLOPS, MFU, and what they are counted by. */
 void predict_rates(struct predict *r, const struct job *j);
 

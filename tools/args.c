@@ -178,7 +178,7 @@ void args_help(const struct args_spec *spec)
     struct opt *all = arena_alloc(&a, (n + LEN(common)) * sizeof *all);
     if (n) memcpy(all, spec->flag, n * sizeof *all);
     memcpy(all + n, common, sizeof common);
-    printf("moefold %s %s: %s\n", spec->verb, spec->words, spec->what);
+    printf("%s %s %s: %s\n", spec->program ? spec->program : "moefold", spec->verb, spec->words, spec->what);
     help_table(&a, "flags", all, (int)n + LEN(common));
     if (spec->takes_plan)
         help_table(&a, spec->max_words ? "the plan as flags, on top of PLAN's file" : "the plan as flags",

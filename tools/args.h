@@ -17,6 +17,7 @@
 
 struct args_spec {
     const char *verb, *words, *what;        /* "predict", "[PLAN]", one sentence                        */
+    const char *program;                    /* NULL: moefold                                            */
     const struct opt *flag; int n_flag;     /* rows of a struct that the verb owns                      */
     int takes_plan;                         /* the plan's options are flags too                         */
     int min_words, max_words;

@@ -58,6 +58,14 @@ struct validate_row {
     struct validate_share share;
 };
 
+/* ---- what the table says of a row (validate_row.c) ---- */
+
+/* Without a prediction, whose fields are NAN or "". What is no number where one belongs is bad input, not a skipped
+ * row. `by`: a column to group by, or "". */
+enum err validate_row_read(struct validate_row *row, const struct validate_record *of, const char *by, struct diag *d);
+/* Every row has an id of its own, or it is refused with its place. */
+enum err validate_row_ids(const struct csv *c, struct diag *d);
+
 /* ---- from a record to a plan (validate_map.c) ---- */
 
 /* The job of record `of->row`, or ERR_CONFIG with why there is none. Lists what was inferred and approximated.

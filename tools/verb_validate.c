@@ -32,41 +32,6 @@ struct view {
 
 /* ---- one row ---- */
 
-static enum err use_of(struct validate_row *row, const struct validate_record *of, struct diag *d)
-{
-    const char *use = validate_rules_cell(of, "use");
-    const int score = !*use || strcmp(use, "score") == 0, ab = strcmp(use, "ab") == 0;
-    const int column = csv_column(of->csv, "use");
-    row->use = *use ? use : "score";
-    row->scored = score;
-    row->ab = score || ab;
-    if (score || ab || strcmp(use, "no") == 0) return OK;
-    return csv_fail(d, of->csv, &of->csv->cell[(size_t)of->row * (size_t)of->csv->n_col + (size_t)column],
-                    "use '%s' is none of score, ab, no", cfg_shown(use).text);
-}
-
-/* What the table itself says; what is no number there is bad input, not a skipped row. */
-static enum err row_read(struct validate_row *row, const struct validate_record *of, const char *by, struct diag *d)
-{
-    const double none = (double)NAN;
-    double mem_gib;
-    *row = (struct validate_row){ .index = of->row, .kind = "", .inferred = "", .approximated = "", .predicted = none,
-                                  .error = none, .fast = none, .rate = none, .measured_rate = none,
-                                  .predicted_mem_B = none, .mem_error = none };
-    row->id        = validate_rules_cell(of, "id");
-    row->source    = validate_rules_cell(of, "source");
-    row->model     = validate_rules_cell(of, "model");
-    row->system    = validate_rules_cell(of, "system");
-    row->precision = validate_rules_cell(of, "precision");
-    row->by        = validate_rules_cell(of, by);
-    if (!*row->by) row->by = "(blank)";
-    TRY(use_of(row, of, d));
-    TRY(validate_count_measured(&row->unit, &row->measured, of, d));
-    TRY(validate_count_number(&mem_gib, of, "peak_mem_gib", d));
-    row->measured_mem_B = mem_gib * (1 << 30);
-    return OK;
-}
-
 static void row_predict(struct validate_row *row, struct arena *scratch, const struct job *j,
                         const struct validate_source *s)
 {
@@ -102,21 +67,6 @@ static void row_answer(struct validate_row *row, struct arena *a, const struct v
 
 /* ---- all rows ---- */
 
-static enum err check_ids(const struct csv *c, struct diag *d)
-{
-    const int id = csv_column(c, "id");
-    if (id < 0) return csv_fail(d, c, &c->head[0], "no column is called id: the first line names the columns");
-    for (int i = 0; i < c->n_row; i++) {
-        const struct csv_cell *at = &c->cell[(size_t)i * (size_t)c->n_col + (size_t)id];
-        if (!*at->text) return csv_fail(d, c, at, "id is blank: every row has one of its own");
-        for (int k = 0; k < i; k++)
-            if (strcmp(at->text, c->cell[(size_t)k * (size_t)c->n_col + (size_t)id].text) == 0)
-                return csv_fail(d, c, at, "id '%s' stands twice, first in record %d: rename one",
-                                cfg_shown(at->text).text, k + 1);
-    }
-    return OK;
-}
-
 static int by_error(const void *a, const void *b)
 {
     const struct validate_row *x = a, *y = b;
@@ -145,13 +95,13 @@ static enum err collect(struct view *v, struct arena *a, const char *path, struc
 {
     TRY(validate_rules_read(&v->rules, a, v->flags->rules, d));
     TRY(csv_read_file(&v->csv, a, path, d));
-    TRY(check_ids(&v->csv, d));
+    TRY(validate_row_ids(&v->csv, d));
     v->n_row = v->csv.n_row;
     v->row = arena_alloc(a, (size_t)(v->n_row + 1) * sizeof *v->row);
     if (*v->flags->by && csv_column(&v->csv, v->flags->by) < 0)
         return fail(d, ERR_CONFIG, "--by: %s has no column '%s'", path, cfg_shown(v->flags->by).text);
     for (int i = 0; i < v->n_row; i++)
-        TRY(row_read(&v->row[i], &(struct validate_record){ &v->csv, i, 0 }, v->flags->by, d));
+        TRY(validate_row_read(&v->row[i], &(struct validate_record){ &v->csv, i, 0 }, v->flags->by, d));
     for (int i = 0; i < v->n_row; i++)
         row_answer(&v->row[i], a, &v->rules, &(struct validate_record){ &v->csv, i, 0 });
     collect_errors(v, a);
