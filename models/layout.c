@@ -232,6 +232,19 @@ static enum err spread(struct layout *l, int layers, int mtp, int pp, int vpp, s
     return OK;
 }
 
+/* ---- even ---- */
+
+static enum err share_evenly(struct layout *l, int layers, int mtp, int pp, int vpp, struct diag *d)
+{
+    const int n = l->n_chunk;
+    if (layers % n)
+        return fail(d, ERR_CONFIG, "layout even: %d layers do not divide over pp %d x vpp %d = %d chunks: use auto", layers,
+                    pp, vpp, n);
+    for (int c = 0; c < n; c++) l->first[c + 1] = (c + 1) * (layers / n);
+    if (mtp) l->mtp_chunk = n - 1;
+    return OK;
+}
+
 enum err layout_parse(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp, struct diag *d)
 {
     if (pp < 1 || vpp < 1 || (int64_t)pp * vpp > LAYOUT_CHUNKS)
@@ -243,6 +256,8 @@ enum err layout_parse(struct layout *l, const char *text, int layers, int mtp, i
     struct layout made = { .n_chunk = pp * vpp, .mtp_chunk = -1, .mtp = mtp };
     if (strcmp(text, "auto") == 0)
         TRY(spread(&made, layers, mtp, pp, vpp, d));
+    else if (strcmp(text, "even") == 0)
+        TRY(share_evenly(&made, layers, mtp, pp, vpp, d));
     else if (is_counts(text))
         TRY(parse_counts(&made, text, layers, mtp, pp, vpp, d));
     else

@@ -14,8 +14,9 @@ struct layout {
 };
 
 /* `text`: Megatron's string ("Et|(tt|)*30mL": E embedding, t layer, m MTP, L loss, | next chunk, x*n and (..)*n
- * repeat, groups nest, commas and spaces are skipped), or layers per chunk ("1,2,2,3"), or "auto": E, m and L count
- * as one layer each, spread as evenly as can be, later chunks lighter. A chunk with nothing is refused; m may stand on
+ * repeat, groups nest, commas and spaces are skipped), or layers per chunk ("1,2,2,3"), or "even": as many layers
+ * on every chunk, E, m and L on top (Megatron-LM's default), or "auto": E, m and L count as one layer each, spread as
+ * evenly as can be, later chunks lighter. A chunk with nothing is refused; m may stand on
  * the chunk before L's ("29m|L"); m on two chunks is ERR_LIMIT. Errors name the sizes: chunks against pp * vpp, layers
  * against the model's. Set only on success. */
 enum err layout_parse(struct layout *l, const char *text, int layers, int mtp, int pp, int vpp, struct diag *d);

@@ -34,7 +34,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("etp", INT, etp, 0, 0, 1, DEGREE, "1", "tensor parallel degree of experts")                            \
     X("ep", INT, ep, 0, 0, 1, DEGREE, "1", "expert parallel degree")                                         \
     X("order", NAME, order, plan_orders, 0, 0, 0, "tp-cp-ep-dp-pp", "rank order, leftmost varies fastest")   \
-    X("layout", TEXT, layout, 0, 0, 0, 0, "auto", "layers on chunks: Megatron string, 1,2,2,3 or auto")      \
+    X("layout", TEXT, layout, 0, 0, 0, 0, "auto", "layers on chunks: Megatron string, 1,2,2,3, even or auto") \
     X("schedule", NAME, schedule, stack_schedules, plan_auto, 0, 0, "auto", "pipeline schedule")             \
     X("vpp-group", INT, vpp_group, 0, plan_auto_0, 1, GBS, "auto",                                           \
       "micro-batches in a row on a chunk; auto: pp")                                                         \

@@ -23,6 +23,19 @@ START_TEST(deepseek_v3_over_32_chunks_is_the_published_string)
 }
 END_TEST
 
+START_TEST(even_is_as_many_layers_everywhere)
+{
+    struct arena a = { 0 };
+    ck_assert_int_eq(layout_parse(&l, "even", 128, 0, 64, 1, &d), OK);
+    ck_assert_str_eq(layout_text(&a, &l), "Ett|(tt|)*62ttL");
+    ck_assert_int_eq(layout_parse(&l, "even", 8, 1, 2, 2, &d), OK);
+    ck_assert_str_eq(layout_text(&a, &l), "Ett|(tt|)*2ttmL");
+    ck_assert_int_eq(layout_parse(&l, "even", 61, 0, 4, 1, &d), ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(d.text, "61 layers do not divide over pp 4 x vpp 1 = 4 chunks"));
+    arena_free(&a);
+}
+END_TEST
+
 START_TEST(published_strings_print_as_they_were)
 {
     static const struct { const char *text; int layers, mtp, pp, vpp; } row[] = {
@@ -270,7 +283,7 @@ END_TEST
 int main(void)
 {
     const TTest *const test[] = {
-        deepseek_v3_over_32_chunks_is_the_published_string, published_strings_print_as_they_were,
+        deepseek_v3_over_32_chunks_is_the_published_string, even_is_as_many_layers_everywhere, published_strings_print_as_they_were,
         strings_place_layers, mtp_may_stand_before_the_loss, uneven_split_counts_its_worst_stage, layers_that_do_not_divide_are_spread,
         a_chunk_needs_a_layer, a_layout_of_other_sizes_names_both, refusals_have_words_of_their_own,
         auto_is_even_and_later_chunks_are_lighter, what_is_printed_reads_back, any_text_is_read_or_refused,
