@@ -64,7 +64,7 @@ check() (
         includes kernels     'kernels|models/base'
         includes exec        'exec|kernels|models/base|models'
         includes tools       'tools|sim|exec|kernels|models/base|models'
-        includes tests       'tests|tests/simt|tools|sim|exec|kernels|models/base|models'
+        includes tests       'tests|tests/simt|tools|tools/fit|sim|exec|kernels|models/base|models'
         stems
         cuda_headers
         output

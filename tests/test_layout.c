@@ -27,9 +27,9 @@ START_TEST(even_is_as_many_layers_everywhere)
 {
     struct arena a = { 0 };
     ck_assert_int_eq(layout_parse(&l, "even", 128, 0, 64, 1, &d), OK);
-    ck_assert_str_eq(layout_text(&a, &l), "Ett|(tt|)*62ttL");
+    ck_assert_str_eq(layout_text(&a, &l), "Et*2|(tt|)*62t*2L");
     ck_assert_int_eq(layout_parse(&l, "even", 8, 1, 2, 2, &d), OK);
-    ck_assert_str_eq(layout_text(&a, &l), "Ett|(tt|)*2ttmL");
+    ck_assert_str_eq(layout_text(&a, &l), "Et*2|(tt|)*2t*2mL");
     ck_assert_int_eq(layout_parse(&l, "even", 61, 0, 4, 1, &d), ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(d.text, "61 layers do not divide over pp 4 x vpp 1 = 4 chunks"));
     arena_free(&a);
