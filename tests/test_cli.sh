@@ -39,7 +39,7 @@ answers() {
 # ---- no verb, unknown verbs, help ----
 "$moefold" >out 2>err; [ $? = 2 ] || bad "moefold alone: not exit 2"
 expect 2 frobnicate;                            says "frobnicate"
-for verb in predict search run import export upcycle verify compare validate draw list doctor; do
+for verb in predict search run import export upcycle verify compare validate draw report list doctor; do
     expect 0 $verb --help
     grep -q -- '--json' out || bad "moefold $verb --help does not name --json"
 done
@@ -235,6 +235,16 @@ for what in groups program pipeline memory topology sensitivity; do
 done
 [ "$(grep -c '<text x="8".*>stage ' memory.svg)" = 2 ] || bad "draw memory lacks a stage"
 grep -q 'rank 7, stage 1' topology.svg || bad "draw topology lacks a rank"
+expect 0 report tiny-moe-8 --tokens 1e9 --vary ep=1..8 -o page.html
+for part in '^<!doctype html>' '<svg' 'class="card yes"' 'Memory of one GPU, by stage' 'A better\|a tenth better' '</html>$'; do
+    grep -q "$part" page.html || bad "the page lacks $part"
+done
+[ "$(grep -c '<svg' page.html)" = 5 ] || bad "the page has not five pictures"
+grep -qE '(src|href)=|<script|@import|url\(' page.html && bad "the page needs something else"
+answers 0 "written feasible" report $small -o page.html
+grep -q 'does not fit' page.html && grep -q 'at least 142 GPUs' page.html || bad "the page does not say that nothing fits"
+expect 2 report tiny-moe-8 -o page.pdf;         says ".html"
+expect 2 report tiny-moe-8 -o nowhere/page.html; says "nowhere"
 expect 0 draw groups deepseek-v3-256-gb200 --group dp -o groups.dot
 grep -q 'NVLink domain 3' groups.dot || bad "draw groups lacks a domain"
 

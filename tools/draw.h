@@ -22,6 +22,10 @@ void draw_groups(FILE *out, const struct job *j, enum group g);
 struct draw_part { int stage, chunk, backward, layer; };    /* chunk: the v-th of the stage */
 void draw_program(FILE *out, const struct program *pr, const struct job *j, const struct draw_part *part);
 
+/* A plan's program, priced and swept: one rank a stage. ERR_NO: ranks would wait for each other. */
+struct draw_step { struct program pr; struct trace t; struct cost c; };
+enum err draw_step_sweep(struct draw_step *w, struct arena *a, const struct job *j, struct diag *d);
+
 /* One row a stage, one bar a pass: when each stage works on which micro-batch of which chunk. SVG. `t`: sorted, one
  * rank a stage (the first of each), one iteration. */
 void draw_pipeline(FILE *out, struct arena *a, const struct program *pr, const struct job *j,

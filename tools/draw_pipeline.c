@@ -200,7 +200,7 @@ void draw_pipeline(FILE *out, struct arena *a, const struct program *pr, const s
     c.width = width_of(pr);
     c.per_ns = (double)c.width / (double)c.end_ns;
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\" preserveAspectRatio=\"none\" "
             "font-family=\"Helvetica,Arial,sans-serif\">\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
             LEFT + c.width + RIGHT, y_of(pr->n_stage) + 28, LEFT + c.width + RIGHT, y_of(pr->n_stage) + 28);

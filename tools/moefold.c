@@ -17,6 +17,7 @@ static const struct verb verbs[] = {
     { "import",  verb_import,  "a checkpoint, a model or a plan from other software's files" },
     { "export",  verb_export,  "a checkpoint or a plan as other software takes it" },
     { "draw",    verb_draw,    "pictures: groups, pipeline, program" },
+    { "report",  verb_report,  "one page about a plan: figures, tables and pictures in one HTML file" },
     { "list",    verb_list,    "the built-in models, systems, stacks and plans" },
     { "doctor",  verb_doctor,  "what this machine can do" },
 };
@@ -34,7 +35,7 @@ static void usage(FILE *to)
 static enum err no_verb(const char *word, struct diag *d)
 {
     return fail(d, ERR_CONFIG,
-                "no verb is called '%s'; the verbs are predict, search, run, import, export, upcycle, verify, compare, validate, draw, list, doctor",
+                "no verb is called '%s'; the verbs are predict, search, run, import, export, upcycle, verify, compare, validate, draw, report, list, doctor",
                 word);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TEXT_B = 256 };
+enum { TEXT_B = REPORT_CELL_B };
 
 static double number_at(const void *row, const struct report_col *c)
 {
@@ -34,7 +34,7 @@ static const char *text_at(const void *row, const struct report_col *c)
     return text;
 }
 
-static int is_text(enum report_kind k)
+int report_is_text(enum report_kind k)
 {
     return k == REPORT_TEXT || k == REPORT_CHARS;
 }
@@ -52,18 +52,17 @@ static void print_grouped(char *to, size_t to_B, double value)
     to[at] = '\0';
 }
 
-/* What a person reads. */
-static void print_value(char to[TEXT_B], const void *row, const struct report_col *c)
+char *report_cell(char to[TEXT_B], const void *row, const struct report_col *c)
 {
-    if (is_text(c->kind)) {
+    if (report_is_text(c->kind)) {
         const char *text = text_at(row, c);
         snprintf(to, TEXT_B, "%s", text ? text : "");
-        return;
+        return to;
     }
     const double x = number_at(row, c);
     if (!isfinite(x)) {
         snprintf(to, TEXT_B, "-");
-        return;
+        return to;
     }
     switch (c->kind) {
     case REPORT_INT:    snprintf(to, TEXT_B, "%.0f", x); break;
@@ -82,6 +81,7 @@ static void print_value(char to[TEXT_B], const void *row, const struct report_co
     case REPORT_SIX:    snprintf(to, TEXT_B, "%#.6g", x); break;
     default:            snprintf(to, TEXT_B, "%.6g", x); break;
     }
+    return to;
 }
 
 void report_heading(const char *format, ...)
@@ -102,7 +102,7 @@ static void add_line(struct libscols_table *table, const struct report_list *l, 
     for (int c = 0; c < l->n_col; c++) {
         char text[TEXT_B];
         if (!l->col[c].title) continue;
-        print_value(text, row, &l->col[c]);
+        report_cell(text, row, &l->col[c]);
         scols_line_set_data(line, at++, text);
     }
     if (bold) scols_line_set_color(line, "\033[1m");
@@ -120,7 +120,7 @@ void report_table(const char *heading, const struct report_list *list, int mark)
     scols_table_set_column_separator(table, "  ");
     for (int c = 0; c < list->n_col; c++)
         if (list->col[c].title)
-            scols_table_new_column(table, list->col[c].title, 0, is_text(list->col[c].kind) ? 0 : SCOLS_FL_RIGHT);
+            scols_table_new_column(table, list->col[c].title, 0, report_is_text(list->col[c].kind) ? 0 : SCOLS_FL_RIGHT);
     for (int i = 0; i < list->n_row; i++) add_line(table, list, i, i == mark);
     scols_print_table(table);
     scols_unref_table(table);
@@ -135,7 +135,7 @@ void report_lines(const char *heading, const struct report_col *col, int n_col, 
     for (int c = 0; c < n_col; c++) {
         char text[TEXT_B];
         if (!col[c].title) continue;
-        print_value(text, row, &col[c]);
+        report_cell(text, row, &col[c]);
         if (text[0]) printf("  %-*s  %s\n", (int)width, col[c].title, text);
     }
 }
@@ -147,7 +147,7 @@ json_t *report_real(double value)
 
 static json_t *value_json(const void *row, const struct report_col *c)
 {
-    if (is_text(c->kind)) {
+    if (report_is_text(c->kind)) {
         const char *text = text_at(row, c);
         json_t *s = text ? json_string(text) : NULL;
         return s ? s : json_null();         /* also for bytes that are not UTF-8 */

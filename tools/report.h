@@ -30,6 +30,10 @@ enum report_kind {
 struct report_col { const char *key, *title; enum report_kind kind; size_t at; };
 struct report_list { const struct report_col *col; int n_col; const void *row; size_t row_B; int n_row; };
 
+/* What a person reads in one cell. Returns `to`. */
+enum { REPORT_CELL_B = 256 };
+char *report_cell(char to[REPORT_CELL_B], const void *row, const struct report_col *c);
+int report_is_text(enum report_kind k);             /* words, not a number                         */
 /* A table under `heading`; row `mark` (-1: none) stands out on a terminal. Nothing when there are no rows. */
 void report_table(const char *heading, const struct report_list *list, int mark);
 /* One struct as lines of title and value. */

@@ -15,6 +15,7 @@ enum err verb_verify(int argc, char **argv, struct diag *d);
 enum err verb_compare(int argc, char **argv, struct diag *d);
 enum err verb_validate(int argc, char **argv, struct diag *d);
 enum err verb_draw(int argc, char **argv, struct diag *d);
+enum err verb_report(int argc, char **argv, struct diag *d);
 enum err verb_list(int argc, char **argv, struct diag *d);
 enum err verb_doctor(int argc, char **argv, struct diag *d);
 

@@ -125,35 +125,21 @@ static enum err program(FILE *out, struct arena *a, const struct job *j, const s
     return OK;
 }
 
-/* The predicted step of the plan, for pictures with a time axis. */
-struct drawn { struct program pr; struct trace t; struct cost c; };
-
-static enum err sweep(struct drawn *w, struct arena *a, const struct job *j, struct diag *d)
-{
-    program_build(&w->pr, a, j);
-    struct unroll *u = arena_alloc(a, (size_t)w->pr.n_stage * sizeof *u);
-    TRY(unroll_all(u, a, &w->pr, d));
-    TRY(unroll_check(u, &w->pr, 0, d));
-    cost_init(&w->c, &w->pr, j);
-    sim_sweep(&w->t, a, &w->c, u, NULL, 0);
-    return OK;
-}
-
 static enum err pipeline(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f,
                          struct diag *d)
 {
-    struct drawn w = { 0 };
+    struct draw_step w = { 0 };
     (void)f;
-    TRY(sweep(&w, a, j, d));
+    TRY(draw_step_sweep(&w, a, j, d));
     draw_pipeline(out, a, &w.pr, j, &w.t);
     return OK;
 }
 
 static enum err memory(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
 {
-    struct drawn w = { 0 };
+    struct draw_step w = { 0 };
     (void)f;
-    TRY(sweep(&w, a, j, d));
+    TRY(draw_step_sweep(&w, a, j, d));
     draw_memory(out, &w.pr, j, &w.t, pass_price_all(&w.c, cost_all_s(&w.c, a), a));
     return OK;
 }
