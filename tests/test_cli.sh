@@ -39,7 +39,7 @@ answers() {
 # ---- no verb, unknown verbs, help ----
 "$moefold" >out 2>err; [ $? = 2 ] || bad "moefold alone: not exit 2"
 expect 2 frobnicate;                            says "frobnicate"
-for verb in predict search run import export upcycle verify compare validate draw report list doctor; do
+for verb in predict search run import export upcycle verify compare validate draw report list doctor completion man; do
     expect 0 $verb --help
     grep -q -- '--json' out || bad "moefold $verb --help does not name --json"
 done
@@ -227,6 +227,19 @@ expect 2 validate bad.csv;                      says "bad.csv:3:1"; says "twice"
 expect 2 validate runs.csv --rules ./bad.yaml;  says "bad.yaml"
 answers 0 "by.none.rows by.full.median" validate runs.csv --by recompute
 expect 2 validate runs.csv --by colour;         says "colour"
+
+# ---- completion, man ----
+expect 0 completion bash
+cp out moefold.bash
+words() { bash -c 'source ./moefold.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _moefold; echo "${COMPREPLY[@]}"' - "$@"; }
+[ "$(words moefold predict --sched)" = --schedule ] || bad "completion does not know --schedule"
+[ "$(words moefold predict --schedule int)" = interleaved ] || bad "completion does not know a schedule"
+[ "$(words moefold val)" = validate ] || bad "completion does not know validate"
+[ "$(words moefold search --system gb300)" = gb300-nvl72 ] || bad "completion does not know a system"
+expect 0 completion zsh
+expect 2 completion fish;                       says "fish"
+expect 0 man
+for part in '^.TH MOEFOLD 1' '^.SS predict' '^.SS import' 'sensitivity' 'vpp'; do grep -q -- "$part" out || bad "man lacks $part"; done
 
 # ---- draw ----
 for what in groups program pipeline memory topology sensitivity; do

@@ -1,6 +1,7 @@
 /* Flags are looked up in three tables of options: what every verb has, the verb's own, and the plan's. Values of
  * the plan are only collected here; plan_read_job reads them on top of the plan's file, by the same rows. */
 #include "tools/args.h"
+#include "tools/guide.h"
 #include "tools/report.h"
 #include <stddef.h>
 #include <string.h>
@@ -123,7 +124,9 @@ enum err args_parse(struct args *to, void *flags, const struct args_spec *spec, 
     cfg_defaults(flags, spec->flag, spec->n_flag);
     while (r.next < argc) {
         const char *word = argv[r.next++];
-        if (strcmp(word, "-h") == 0) to->help = 1;
+        if (strcmp(word, "-h") == 0) to->help = ARGS_HELP_TEXT;
+        else if (strcmp(word, "--help=completion") == 0) to->help = ARGS_HELP_COMPLETION;
+        else if (strcmp(word, "--help=man") == 0) to->help = ARGS_HELP_MAN;
         else if (strcmp(word, "-o") == 0) TRY(read_flag(&r, "out", d));
         else if (strncmp(word, "--", 2) == 0) TRY(read_flag(&r, word + 2, d));
         else TRY(read_word(&r, word, d));
@@ -171,8 +174,16 @@ static void help_table(struct arena *a, const char *heading, const struct opt *o
     report_table(heading, &(struct report_list){ help_cols, LEN(help_cols), row, sizeof *row, n }, -1);
 }
 
-void args_help(const struct args_spec *spec)
+void args_help(const struct args_spec *spec, const struct args *args)
 {
+    if (args->help == ARGS_HELP_COMPLETION) {
+        guide_completion(spec, common, LEN(common));
+        return;
+    }
+    if (args->help == ARGS_HELP_MAN) {
+        guide_man(spec);
+        return;
+    }
     struct arena a = { 0 };
     const size_t n = (size_t)spec->n_flag;
     struct opt *all = arena_alloc(&a, (n + LEN(common)) * sizeof *all);

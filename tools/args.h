@@ -15,6 +15,8 @@
 #define ARGS_NAME(owner, field, list, text) .type = OPT_NAME, ARGS_AT(owner, field), .names = list, .def = text
 #define ARGS_TEXT(owner, field, text) .type = OPT_TEXT, ARGS_AT(owner, field), .def = text
 
+/* --help=completion and --help=man: the same for a shell and for roff (guide.h). */
+enum args_help { ARGS_HELP_NO, ARGS_HELP_TEXT, ARGS_HELP_COMPLETION, ARGS_HELP_MAN };
 struct args_spec {
     const char *verb, *words, *what;        /* "predict", "[PLAN]", one sentence                        */
     const char *program;                    /* NULL: moefold                                            */
@@ -24,7 +26,7 @@ struct args_spec {
 };
 enum { ARGS_WORDS = 4 };
 struct args {
-    int json, help;                         /* every verb has these two                                 */
+    int json, help;                         /* every verb has these two; help: enum args_help           */
     const char *word[ARGS_WORDS]; int n_word;
     const char *(*plan)[2]; int n_plan;     /* pairs of key and text, in order, for plan_read_job       */
 };
@@ -34,8 +36,8 @@ enum err args_parse(struct args *to, void *flags, const struct args_spec *spec, 
                     char **argv, struct diag *d);
 /* One more option of the plan, as if it had been a flag. */
 void args_add(struct args *to, struct arena *a, const char *key, const char *text);
-/* Usage and the table of flags (key, values, default, help) on stdout. */
-void args_help(const struct args_spec *spec);
+/* Usage and the table of flags (key, values, default, help) on stdout, in the form that was asked for. */
+void args_help(const struct args_spec *spec, const struct args *args);
 /* The plan that words and flags describe. `runs`: defaults for `run`. */
 enum err args_job(struct job *j, struct arena *a, const struct args *args, int runs, struct diag *d);
 

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct verb { const char *name; enum err (*run)(int argc, char **argv, struct diag *d); const char *what; };
-static const struct verb verbs[] = {
+const struct verb verb_all[] = {
     { "predict", verb_predict, "what one plan needs and how fast it is: memory, communication, time, cost" },
     { "search",  verb_search,  "the best plans of a model on a cluster, and why the others lost" },
     { "run",     verb_run,     "train under a plan on this machine; writes metrics and a trace" },
@@ -20,13 +19,16 @@ static const struct verb verbs[] = {
     { "report",  verb_report,  "one page about a plan: figures, tables and pictures in one HTML file" },
     { "list",    verb_list,    "the built-in models, systems, stacks and plans" },
     { "doctor",  verb_doctor,  "what this machine can do" },
+    { "completion", verb_completion, "words for a shell" },
+    { "man",     verb_man,     "the man page" },
 };
+const int verb_n = LEN(verb_all);
 
 static void usage(FILE *to)
 {
     fprintf(to, "moefold plans, predicts and runs Mixture-of-Experts training.\n\n"
                 "usage: moefold VERB ... [--json] [--help]\n\n");
-    for (int i = 0; i < LEN(verbs); i++) fprintf(to, "  %-10s%s\n", verbs[i].name, verbs[i].what);
+    for (int i = 0; i < verb_n; i++) fprintf(to, "  %-12s%s\n", verb_all[i].name, verb_all[i].what);
     fprintf(to, "\nmoefold VERB --help lists the flags of a verb. First steps:\n"
                 "  moefold search --model deepseek-v3 --system gb200-nvl72 --gpus 256 --seq 4096 --gbs 4096\n"
                 "  moefold run --model tiny-moe --ranks 4 --ep 4 --steps 10\n");
@@ -35,7 +37,7 @@ static void usage(FILE *to)
 static enum err no_verb(const char *word, struct diag *d)
 {
     return fail(d, ERR_CONFIG,
-                "no verb is called '%s'; the verbs are predict, search, run, import, export, upcycle, verify, compare, validate, draw, report, list, doctor",
+                "no verb is called '%s'; the verbs are predict, search, run, import, export, upcycle, verify, compare, validate, draw, report, list, doctor, completion, man",
                 word);
 }
 
@@ -44,8 +46,8 @@ static enum err dispatch(int argc, char **argv, struct diag *d)
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return usage(stdout), OK;
-    for (int i = 0; i < LEN(verbs); i++)
-        if (strcmp(word, verbs[i].name) == 0) return verbs[i].run(argc - 2, argv + 2, d);
+    for (int i = 0; i < verb_n; i++)
+        if (strcmp(word, verb_all[i].name) == 0) return verb_all[i].run(argc - 2, argv + 2, d);
     return no_verb(word, d);
 }
 

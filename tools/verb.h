@@ -5,6 +5,10 @@
 #define TOOLS_VERB_H
 #include "models/base/err.h"
 
+struct verb { const char *name; enum err (*run)(int argc, char **argv, struct diag *d); const char *what; };
+extern const struct verb verb_all[];
+extern const int verb_n;
+
 enum err verb_predict(int argc, char **argv, struct diag *d);
 enum err verb_search(int argc, char **argv, struct diag *d);
 enum err verb_run(int argc, char **argv, struct diag *d);
@@ -17,6 +21,8 @@ enum err verb_validate(int argc, char **argv, struct diag *d);
 enum err verb_draw(int argc, char **argv, struct diag *d);
 enum err verb_report(int argc, char **argv, struct diag *d);
 enum err verb_list(int argc, char **argv, struct diag *d);
+enum err verb_completion(int argc, char **argv, struct diag *d);
+enum err verb_man(int argc, char **argv, struct diag *d);
 enum err verb_doctor(int argc, char **argv, struct diag *d);
 
 #endif

@@ -287,7 +287,7 @@ enum err verb_compare(int argc, char **argv, struct diag *d)
     struct args args;
     enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);
     struct compare *c = arena_alloc(&a, sizeof *c);
-    if (e == OK && args.help) args_help(&spec);
+    if (e == OK && args.help) args_help(&spec, &args);
     else if (e == OK) e = answer(c, &a, &args, d);
     json_decref(c->run);
     arena_free(&a);

@@ -72,7 +72,7 @@ enum err verb_doctor(int argc, char **argv, struct diag *d)
     enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);
     if (e != OK) goto done;
     if (args.help) {
-        args_help(&spec);
+        args_help(&spec, &args);
         goto done;
     }
     const struct report_list list = { check_cols, LEN(check_cols), check, sizeof check[0], collect(check, &a) };

@@ -73,7 +73,7 @@ enum err verb_export(int argc, char **argv, struct diag *d)
     struct arena a = { 0 };
     struct args args;
     enum err e = args_parse(&args, &f, &spec, &a, argc, argv, d);
-    if (e == OK && args.help) args_help(&spec);
+    if (e == OK && args.help) args_help(&spec, &args);
     else if (e == OK) e = f.to == EXPORT_HF ? to_hf(&a, &args, &f, d) : to_megatron(&a, &args, &f, d);
     arena_free(&a);
     return e;

@@ -146,7 +146,7 @@ enum err verb_list(int argc, char **argv, struct diag *d)
     struct args args;
     json_t *document = NULL;
     enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);
-    if (e == OK && args.help) args_help(&spec);
+    if (e == OK && args.help) args_help(&spec, &args);
     else if (e == OK) e = list_kinds(&args, &a, document = json_object(), d);
     if (e == OK && args.json && !args.help) report_document(document);
     else json_decref(document);

@@ -300,7 +300,7 @@ enum err verb_run(int argc, char **argv, struct diag *d)
     struct arena a = { 0 };
     struct args args;
     enum err e = args_parse(&args, &f, &spec, &a, argc, argv, d);
-    if (e == OK && args.help) args_help(&spec);
+    if (e == OK && args.help) args_help(&spec, &args);
     else if (e == OK) {
         if (f.ranks > 0) args_add(&args, &a, "gpus", arena_printf(&a, "%d", f.ranks));
         e = answer(&a, &args, &f, d);

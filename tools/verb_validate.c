@@ -411,7 +411,7 @@ enum err verb_validate(int argc, char **argv, struct diag *d)
     struct arena a = { 0 };
     struct args args;
     enum err e = args_parse(&args, &f, &spec, &a, argc, argv, d);
-    if (e == OK && args.help) args_help(&spec);
+    if (e == OK && args.help) args_help(&spec, &args);
     else if (e == OK) {
         struct view *v = arena_alloc(&a, sizeof *v);
         v->flags = &f;
