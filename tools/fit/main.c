@@ -235,7 +235,7 @@ static enum err main_run(const struct args_spec *spec, int argc, char **argv, st
     struct main_flags f = { .threads = 0 };
     struct args args;
     enum err e = args_parse(&args, &f, spec, &a, argc, argv, d);
-    if (e == OK && args.help) args_help(spec);
+    if (e == OK && args.help) args_help(spec, &args);
     else if (e == OK) {
         struct main_view *v = arena_alloc(&a, sizeof *v);
         v->flags = &f;
