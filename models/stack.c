@@ -52,6 +52,8 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
     X("async_tp", BOOL, async_tp, 0, NONE, 0, 1, "0",                                                        \
       "1: backward gathers a linear's input under its data gradient")                                        \
     X("grad_fp32", BOOL, grad_fp32, 0, NONE, 0, 1, 0, "1: main gradients are fp32 in bf16 training")         \
+    X("rings", INT, rings, 0, NONE, 0, 1024, "0",                                                            \
+      "rings of a collective over several domains, each out by one NIC; 0: one a NIC")                       \
     X("alloc_round", NUMBER, alloc_round_B, 0, B, 0, 1048576, "0 B",                                         \
       "an allocation is a multiple of this; 0: exactly its bytes")                                           \
     X("token_int64", BOOL, token_int64, 0, NONE, 0, 1, "0", "1: token ids and labels are int64, not int32")  \

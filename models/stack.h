@@ -52,6 +52,7 @@ struct stack {
     int32_t graphs, graph;                  /* bit sets of enum graph: offered; the default                           */
     int32_t host_reads;                     /* the host waits for the routed sizes                                    */
     int32_t arena;                          /* memory is planned offsets (1) or a framework's allocator (0)           */
+    int32_t rings;                          /* of a collective that leaves its domains, each out by one NIC; 0: one a NIC */
     int32_t grad_fp32;                      /* main gradients fp32 also when the plan trains in bf16                  */
     int32_t moe_overlap;                    /* the shared expert runs under the dispatch, FC1's weight gradient under the combine */
     int32_t sync_experts;                   /* exchanges of experts are in order with compute, unless passes are woven */

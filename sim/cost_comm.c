@@ -33,12 +33,13 @@ static double ring_latency_s(const struct system *s, const struct place *p)
 
 /* A ring crosses each domain's border once, through the NIC of the GPU where it leaves; with k members in a
  * domain there are k such rings, one a NIC (NCCL src/graph/search.cc: one ring a channel, one NIC a channel
- * and domain). So the border passes k NICs' worth and NVLink carries the rest: the slower of the two. */
-static double ring_B_per_s(const struct system *s, const struct place *p)
+ * and domain). So the border passes k NICs' worth and NVLink carries the rest: the slower of the two. `rings`: fewer of
+ * them, of software that makes fewer (stack.rings); 0: one a NIC. */
+static double ring_B_per_s(const struct system *s, const struct place *p, int rings)
 {
     const double nvlink = s->nvlink_B_per_s * s->eff_nvlink;
     if (p->domains <= 1) return nvlink;
-    const double nic = p->in_domain * s->nic_B_per_s * s->eff_nic;
+    const double nic = (rings && rings < p->in_domain ? rings : p->in_domain) * s->nic_B_per_s * s->eff_nic;
     return p->in_domain > 1 ? fmin(nvlink, nic) : nic;
 }
 
@@ -46,9 +47,9 @@ static double ring_B_per_s(const struct system *s, const struct place *p)
  * each rank's share of the sum back through all: n + 1 of the buffer's n parts instead of 2 (n - 1) (NCCL
  * src/transport/nvls.cc). A ring wins on 2 to 4 GPUs, NVLS on more. Its pipe holds a chunk of every channel for
  * every GPU: one of 72 takes 0.5 ms to fill. */
-static double allreduce_bytes_s(const struct system *s, const struct place *p, double wire_B)
+static double allreduce_bytes_s(const struct system *s, const struct place *p, int rings, double wire_B)
 {
-    const double ring_s = wire_B / ring_B_per_s(s, p);
+    const double ring_s = wire_B / ring_B_per_s(s, p, rings);
     if (s->eff_nvls <= 0 || p->domains > 1) return ring_s;
     const double nvls_B = wire_B * (p->size + 1) / (2.0 * (p->size - 1));
     const double pipe_B = p->size * s->nvls_fill_B, fill_B = pipe_B > 0 ? pipe_B * nvls_B / (pipe_B + nvls_B) : 0;
@@ -89,12 +90,13 @@ double cost_comm_s(const struct cost *c, const struct op *o, const struct work *
 {
     const struct system *s = &c->job->system;
     const struct place *p = &c->place[o->group];
+    const int rings = c->job->stack.rings;
     switch (o->kind) {
     case OP_SEND: case OP_RECV: return s->kernel_s + p2p_s(s, p, w->wire_B);
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP:    /* the busiest rank's way in or out */
         return s->kernel_s + alltoall_s(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
     case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: return cost_tokens_s(c, o, w);
-    case OP_ALL_REDUCE: case OP_ALL_MAX: return passes_s(s, p, w->wire_B, 2) + allreduce_bytes_s(s, p, w->wire_B);
-    default: return passes_s(s, p, w->wire_B, 1) + w->wire_B / ring_B_per_s(s, p);
+    case OP_ALL_REDUCE: case OP_ALL_MAX: return passes_s(s, p, w->wire_B, 2) + allreduce_bytes_s(s, p, rings, w->wire_B);
+    default: return passes_s(s, p, w->wire_B, 1) + w->wire_B / ring_B_per_s(s, p, rings);
     }
 }

@@ -324,9 +324,32 @@ START_TEST(nothing_launched_costs_nothing)
 }
 END_TEST
 
+/* A stack whose collectives make one ring leaves each host by one NIC, not by eight. */
+START_TEST(rings_take_nics)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    double gather_s[2] = { 0 };
+    test_job(&j, &a, "model llama3-8b system h100-sxm gpus 16 seq 4096 gbs 16 fsdp 1");
+    for (int one = 0; one < 2; one++) {
+        struct cost c;
+        j.stack.rings = one;
+        program_build(&pr, &a, &j);
+        cost_init(&c, &pr, &j);
+        for (int o = 1; o < pr.n_op; o++)
+            if (pr.op[o].kind == OP_PARAM_GATHER || pr.op[o].kind == OP_GATHER)
+                gather_s[one] = fmax(gather_s[one], cost_op_s(&c, o, pr.even));
+    }
+    const double ratio = gather_s[1] / gather_s[0];
+    ck_assert_msg(ratio > 6 && ratio <= 8, "one NIC of eight: %g times as long", ratio);
+    arena_free(&a);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = { roofline_takes_the_slower_side, measured_figures_by_hand, attention_by_hand,
+    const TTest *const tests[] = { rings_take_nics, roofline_takes_the_slower_side, measured_figures_by_hand, attention_by_hand,
                                    links_by_hand, allreduce_takes_the_faster_way, exchange_by_hand, published_alltoall,
                                    prices_off_the_grid_are_told,
                                    more_work_never_costs_less, more_rows_never_cost_less,
