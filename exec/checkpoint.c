@@ -1,5 +1,6 @@
-/* Writes checkpoints. Every rank writes what it owns: of a bucket the part whose optimizer state it holds, of weights that
- * no bucket has everything, and of copies only the first. So the shards together hold every element once. */
+/* Writes checkpoints. Every rank writes what it owns: of a bucket the part whose optimizer state it holds, of
+ * weights that no bucket has everything, and of copies only the first. So the shards together hold every
+ * element once. */
 #include "exec/checkpoint.h"
 #include "exec/exec_param.h"
 #include <dirent.h>
@@ -42,15 +43,15 @@ struct pieces {
     struct safetensors_tensor *tensor; struct piece *piece; int n;
 };
 
-static void pieces_add(struct pieces *all, const struct param *q, char kind, struct checkpoint_piece p, const float *from,
-                       int64_t stride)
+static void pieces_add(struct pieces *all, const struct param *q, char kind, struct checkpoint_piece p,
+                       const float *from, int64_t stride)
 {
     if (all->piece) {
         char key[64];
         struct safetensors_tensor *t = &all->tensor[all->n];
-        t->name = arena_printf(all->a, "%s.%c[%lld,%lld:%lld,%lld:%lld]", checkpoint_key(key, sizeof key, q), kind,
-                               (long long)p.expert, (long long)p.row, (long long)p.row_end, (long long)p.col,
-                               (long long)p.col_end);
+        t->name = arena_printf(all->a, "%s.%c[%lld,%lld:%lld,%lld:%lld]", checkpoint_key(key, sizeof key, q),
+                               kind, (long long)p.expert, (long long)p.row, (long long)p.row_end,
+                               (long long)p.col, (long long)p.col_end);
         t->type = SAFETENSORS_F32;
         t->n_dim = 2;
         t->dim[0] = p.row_end - p.row;
@@ -61,8 +62,8 @@ static void pieces_add(struct pieces *all, const struct param *q, char kind, str
 }
 
 /* Rectangles of the local elements [first, end) of a parameter; `from` is local element 0. */
-static void pieces_of(struct pieces *all, const struct exec_param_slice *s, char kind, int64_t first, int64_t end,
-                      const float *from)
+static void pieces_of(struct pieces *all, const struct exec_param_slice *s, char kind, int64_t first,
+                      int64_t end, const float *from)
 {
     const int64_t rows = checkpoint_rows(s->q, &all->c->j->model);
     for (int64_t e = 0; e < s->batch; e++) {
@@ -75,9 +76,11 @@ static void pieces_of(struct pieces *all, const struct exec_param_slice *s, char
             if (r < s->rows && lo < hi) {
                 const int64_t place = exec_param_place(s, e, r), row = place / s->q->cols % s->q->rows,
                               col = place % s->q->cols;
-                if (row < rows) p = (struct checkpoint_piece){ kind, s->expert + e, row, row + 1, col + lo, col + hi };
+                if (row < rows)
+                    p = (struct checkpoint_piece){ kind, s->expert + e, row, row + 1, col + lo, col + hi };
             }
-            if (open_from && p.row_end && p.row == open.row_end && p.col == open.col && p.col_end == open.col_end) {
+            if (open_from && p.row_end && p.row == open.row_end && p.col == open.col &&
+                p.col_end == open.col_end) {
                 open.row_end++;
                 continue;
             }
@@ -91,7 +94,8 @@ static void pieces_of(struct pieces *all, const struct exec_param_slice *s, char
 static int is_first_of_its_name(const struct program *pr, int param)
 {
     for (int i = 0; i < param; i++)
-        if (pr->param[i].name == pr->param[param].name && pr->param[i].layer == pr->param[param].layer) return 0;
+        if (pr->param[i].name == pr->param[param].name && pr->param[i].layer == pr->param[param].layer)
+            return 0;
     return 1;
 }
 
@@ -119,7 +123,8 @@ static void pieces_param(struct pieces *all, const struct state *s, int param, i
     const int64_t base = pr->buf[q->g].view_at, first = larger(own.first - base, 0);
     const int64_t end = own.end - base < n ? own.end - base : n;
     if (first >= end) return;
-    pieces_of(all, &slice, 'w', first, end, k->master ? state_at(s, rank, k->master) + base - own.first : state_at(s, rank, q->w));
+    pieces_of(all, &slice, 'w', first, end,
+              k->master ? state_at(s, rank, k->master) + base - own.first : state_at(s, rank, q->w));
     if (!k->m || all->c->head.optimizer != OPTIMIZER_ADAMW) return;
     pieces_of(all, &slice, 'm', first, end, state_at(s, rank, k->m) + base - own.first);
     pieces_of(all, &slice, 'v', first, end, state_at(s, rank, k->v) + base - own.first);
@@ -149,13 +154,15 @@ static int out_pieces(struct out *o, const struct pieces *all)
     int sound = out_write(o, head, head_B);
     for (int i = 0; i < all->n && sound; i++)
         for (int64_t r = 0; r < all->piece[i].rows && sound; r++)
-            sound = out_write(o, all->piece[i].from + r * all->piece[i].stride, all->piece[i].cols * (int64_t)sizeof(float));
+            sound = out_write(o, all->piece[i].from + r * all->piece[i].stride,
+                              all->piece[i].cols * (int64_t)sizeof(float));
     return sound;
 }
 
 static enum err lost(const char *path, struct diag *d)
 {
-    return fail(d, ERR_IO, "%.300s: cannot be written: %s; the checkpoint before it is whole", path, strerror(errno));
+    return fail(d, ERR_IO, "%.300s: cannot be written: %s; the checkpoint before it is whole", path,
+                strerror(errno));
 }
 
 enum err checkpoint_shard(struct checkpoint *c, const struct state *s, int rank, struct diag *d)
@@ -179,7 +186,8 @@ enum err checkpoint_shard(struct checkpoint *c, const struct state *s, int rank,
     return e;
 }
 
-static enum err write_text(const struct checkpoint *c, const char *name, const char *text, size_t n, struct diag *d)
+static enum err write_text(const struct checkpoint *c, const char *name, const char *text, size_t n,
+                           struct diag *d)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", c->part, name);
@@ -202,8 +210,8 @@ static void remove_directory(const char *path)
     rmdir(path);
 }
 
-enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *root, const struct program *pr, const struct job *j,
-                          const struct checkpoint_head *head, struct diag *d)
+enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *root, const struct program *pr,
+                          const struct job *j, const struct checkpoint_head *head, struct diag *d)
 {
     *c = (struct checkpoint){ .pr = pr, .j = j, .head = *head, .n_shard = j->plan.gpus };
     if (strlen(root) + 32 > sizeof c->dir) return fail(d, ERR_IO, "%.100s...: the path is too long", root);
@@ -212,7 +220,8 @@ enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *roo
         const int32_t id[] = { k->master ? k->master : k->w, k->m, k->v };
         for (int n = 0; n < LEN(id); n++)
             if (id[n] && pr->buf[id[n]].dtype != DT_F32)
-                return fail(d, ERR_LIMIT, "%s of type %s: checkpoints hold float32; use --moments fp32 --master fp32",
+                return fail(d, ERR_LIMIT,
+                            "%s of type %s: checkpoints hold float32; use --moments fp32 --master fp32",
                             n ? "moments" : "master weights", dtype_name((enum dtype)pr->buf[id[n]].dtype));
     }
     snprintf(c->dir, sizeof c->dir, "%s/step-%08lld", root, (long long)head->step);
@@ -247,13 +256,17 @@ static char *manifest(const struct checkpoint *c)
         char file[32], hash[32];
         snprintf(file, sizeof file, "rank-%05d.safetensors", i);
         snprintf(hash, sizeof hash, "%016llx", (unsigned long long)c->shard[i].hash);
-        json_array_append_new(shards, json_pack("{s:s,s:I,s:s}", "file", file, "bytes", (json_int_t)c->shard[i].bytes, "hash",
-                                                hash));
+        json_array_append_new(shards, json_pack("{s:s,s:I,s:s}", "file", file, "bytes",
+                                                (json_int_t)c->shard[i].bytes, "hash", hash));
     }
-    json_t *doc = json_pack("{s:s,s:i,s:I,s:I,s:i,s:s,s:f,s:s,s:o}", "format", "moefold checkpoint", "version", 1, "step",
-                            (json_int_t)c->head.step, "sequences", (json_int_t)c->head.sequences, "seq", c->head.seq, "data", c->head.data, "eval_split",
-                            c->head.eval_split, "optimizer",
-                            o < 0 ? "none" : o == OPTIMIZER_ADAMW ? "adamw" : "sgd", "shards", shards);
+    json_t *doc =
+        json_pack("{s:s,s:i,s:I,s:I,s:i,s:s,s:f,s:s,s:o}", "format", "moefold checkpoint", "version", 1,
+                  "step", (json_int_t)c->head.step, "sequences", (json_int_t)c->head.sequences, "seq",
+                  c->head.seq, "data", c->head.data, "eval_split", c->head.eval_split, "optimizer",
+                  o < 0                  ? "none"
+                  : o == OPTIMIZER_ADAMW ? "adamw"
+                                         : "sgd",
+                  "shards", shards);
     char *text = json_dumps(doc, JSON_INDENT(1));
     json_decref(doc);
     return text;

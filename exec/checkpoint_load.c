@@ -1,5 +1,5 @@
-/* Reads checkpoints into the state of any plan: rectangles of whole parameters are cut to what each rank holds, and what
- * arrives is counted. */
+/* Reads checkpoints into the state of any plan: rectangles of whole parameters are cut to what each rank
+ * holds, and what arrives is counted. */
 #include "exec/checkpoint.h"
 #include "exec/exec_param.h"
 #include <dirent.h>
@@ -30,7 +30,8 @@ enum err checkpoint_parse(struct checkpoint_piece *p, int *key_n, const char *na
 {
     const char *open = strchr(name, '[');
     struct checkpoint_piece q;
-    if (!open || open - name < 3 || open[-2] != '.' || !strchr("wmv", open[-1]) || open - name > 128) return ERR_CONFIG;
+    if (!open || open - name < 3 || open[-2] != '.' || !strchr("wmv", open[-1]) || open - name > 128)
+        return ERR_CONFIG;
     const char *text = open + 1;
     q.kind = open[-1];
     if (!checkpoint_number(&q.expert, &text, ',') || !checkpoint_number(&q.row, &text, ':') ||
@@ -60,10 +61,13 @@ static const char *checkpoint_newest_in(struct arena *a, const char *root)
 
 enum err checkpoint_find(const char **dir, struct arena *a, const char *path, struct diag *d)
 {
-    const char *found = access(arena_printf(a, "%s/manifest.json", path), F_OK) == 0 ? path : checkpoint_newest_in(a, path);
+    const char *found =
+        access(arena_printf(a, "%s/manifest.json", path), F_OK) == 0 ? path : checkpoint_newest_in(a, path);
     if (!found) found = checkpoint_newest_in(a, arena_printf(a, "%s/checkpoints", path));
     if (!found)
-        return fail(d, ERR_IO, "%.300s: holds no checkpoint (a manifest.json, or step-* in it or in its checkpoints/)", path);
+        return fail(d, ERR_IO,
+                    "%.300s: holds no checkpoint (a manifest.json, or step-* in it or in its checkpoints/)",
+                    path);
     *dir = arena_strdup(a, found);
     return OK;
 }
@@ -72,19 +76,23 @@ enum err checkpoint_find(const char **dir, struct arena *a, const char *path, st
 
 static enum err checkpoint_broken(const char *dir, const char *what, struct diag *d)
 {
-    return fail(d, ERR_CONFIG, "%.300s/manifest.json: %s: it is no manifest of this version, or was changed", dir, what);
+    return fail(d, ERR_CONFIG, "%.300s/manifest.json: %s: it is no manifest of this version, or was changed",
+                dir, what);
 }
 
-static enum err checkpoint_head_read(struct checkpoint_head *h, const json_t *doc, const char *dir, struct diag *d)
+static enum err checkpoint_head_read(struct checkpoint_head *h, const json_t *doc, const char *dir,
+                                     struct diag *d)
 {
     const char *format = json_string_value(json_object_get(doc, "format")),
                *optimizer = json_string_value(json_object_get(doc, "optimizer"));
     const json_t *step = json_object_get(doc, "step"), *seqs = json_object_get(doc, "sequences");
-    if (!format || strcmp(format, "moefold checkpoint") != 0 || json_integer_value(json_object_get(doc, "version")) != 1)
+    if (!format || strcmp(format, "moefold checkpoint") != 0 ||
+        json_integer_value(json_object_get(doc, "version")) != 1)
         return checkpoint_broken(dir, "format is not 'moefold checkpoint', version 1", d);
     h->step = json_integer_value(step);
     h->sequences = json_integer_value(seqs);
-    if (!json_is_integer(step) || h->step < 0 || h->step > INT32_MAX || !json_is_integer(seqs) || h->sequences < 0)
+    if (!json_is_integer(step) || h->step < 0 || h->step > INT32_MAX || !json_is_integer(seqs) ||
+        h->sequences < 0)
         return checkpoint_broken(dir, "step or sequences is no count", d);
     const int64_t seq = json_integer_value(json_object_get(doc, "seq"));
     if (seq < 0 || seq > 1 << 24 || h->sequences > INT64_MAX >> 25 || (h->sequences && !seq))
@@ -96,22 +104,30 @@ static enum err checkpoint_head_read(struct checkpoint_head *h, const json_t *do
         return checkpoint_broken(dir, "data or eval_split is missing, or cannot be", d);
     strcpy(h->data, data);
     if (!optimizer) return checkpoint_broken(dir, "optimizer is missing", d);
-    h->optimizer = strcmp(optimizer, "adamw") == 0 ? OPTIMIZER_ADAMW : strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD : -1;
+    h->optimizer = strcmp(optimizer, "adamw") == 0 ? OPTIMIZER_ADAMW
+                   : strcmp(optimizer, "sgd") == 0 ? OPTIMIZER_SGD
+                                                   : -1;
     return OK;
 }
 
-static enum err checkpoint_shard_open(struct safetensors *s, struct arena *a, const json_t *v, const char *dir, struct diag *d)
+static enum err checkpoint_shard_open(struct safetensors *s, struct arena *a, const json_t *v,
+                                      const char *dir, struct diag *d)
 {
-    const char *file = json_string_value(json_object_get(v, "file")), *hash = json_string_value(json_object_get(v, "hash"));
+    const char *file = json_string_value(json_object_get(v, "file")),
+               *hash = json_string_value(json_object_get(v, "hash"));
     const int64_t bytes = json_integer_value(json_object_get(v, "bytes"));
-    if (!file || !hash || strchr(file, '/') || bytes < 1) return checkpoint_broken(dir, "a shard has no file, hash and bytes", d);
+    if (!file || !hash || strchr(file, '/') || bytes < 1)
+        return checkpoint_broken(dir, "a shard has no file, hash and bytes", d);
     TRY(safetensors_open(s, a, arena_printf(a, "%s/%s", dir, file), d));
     if (s->map_B != bytes)
-        return fail(d, ERR_CONFIG, "%.300s has %lld bytes, the manifest says %lld: it is cut short or another's; copy it again",
-                    s->name, (long long)s->map_B, (long long)bytes);
+        return fail(
+            d, ERR_CONFIG,
+            "%.300s has %lld bytes, the manifest says %lld: it is cut short or another's; copy it again",
+            s->name, (long long)s->map_B, (long long)bytes);
     const uint64_t is = checkpoint_hash(CHECKPOINT_HASH, s->map, s->map_B), want = strtoull(hash, NULL, 16);
     if (is == want) return OK;
-    return fail(d, ERR_CONFIG, "%.300s was changed: its hash is %016llx, the manifest says %016llx; copy it again", s->name,
+    return fail(d, ERR_CONFIG,
+                "%.300s was changed: its hash is %016llx, the manifest says %016llx; copy it again", s->name,
                 (unsigned long long)is, (unsigned long long)want);
 }
 
@@ -120,7 +136,8 @@ enum err checkpoint_open(struct checkpoint_file *c, struct arena *a, const char 
     json_error_t why;
     json_t *doc = json_load_file(arena_printf(a, "%s/manifest.json", dir), JSON_REJECT_DUPLICATES, &why);
     struct checkpoint_file read = { .dir = dir };
-    if (!doc) return fail(d, ERR_CONFIG, "%.300s/manifest.json: line %d: cannot be read as JSON", dir, why.line);
+    if (!doc)
+        return fail(d, ERR_CONFIG, "%.300s/manifest.json: line %d: cannot be read as JSON", dir, why.line);
     const json_t *shards = json_object_get(doc, "shards");
     const size_t n = json_array_size(shards);
     read.shard = arena_alloc(a, (n + 1) * sizeof *read.shard);
@@ -142,7 +159,8 @@ void checkpoint_close(struct checkpoint_file *c)
     c->n_shard = 0;
 }
 
-enum err checkpoint_check_model(const struct checkpoint_file *c, struct arena *a, const struct model *m, struct diag *d)
+enum err checkpoint_check_model(const struct checkpoint_file *c, struct arena *a, const struct model *m,
+                                struct diag *d)
 {
     struct model of;
     TRY(model_read(&of, a, arena_printf(a, "%s/model.yaml", c->dir), d));
@@ -152,8 +170,8 @@ enum err checkpoint_check_model(const struct checkpoint_file *c, struct arena *a
         cfg_echo(is, sizeof is, &of, &model_opts[i]);
         cfg_echo(want, sizeof want, m, &model_opts[i]);
         if (strcmp(is, want) != 0)
-            return fail(d, ERR_CONFIG, "%.300s is of another model: its %s is %s, the plan's model %s has %s", c->dir,
-                        model_opts[i].key, is, m->name, want);
+            return fail(d, ERR_CONFIG, "%.300s is of another model: its %s is %s, the plan's model %s has %s",
+                        c->dir, model_opts[i].key, is, m->name, want);
     }
     return OK;
 }
@@ -174,7 +192,8 @@ static int load_param(const struct program *pr, const char *key, int key_n)
 {
     char own[64];
     for (int i = 0; i < pr->n_param; i++)
-        if ((int)strlen(checkpoint_key(own, sizeof own, &pr->param[i])) == key_n && strncmp(own, key, (size_t)key_n) == 0)
+        if ((int)strlen(checkpoint_key(own, sizeof own, &pr->param[i])) == key_n &&
+            strncmp(own, key, (size_t)key_n) == 0)
             return i;
     return -1;
 }
@@ -185,16 +204,18 @@ static enum err load_index_one(struct load *l, int shard, int tensor)
     const struct safetensors_tensor *t = &file->tensor[tensor];
     struct entry *e = &l->entry[l->n_entry];
     int key_n;
-    if (checkpoint_parse(&e->p, &key_n, t->name) != OK || t->n_dim != 2 || t->dim[0] != e->p.row_end - e->p.row ||
-        t->dim[1] != e->p.col_end - e->p.col)
-        return fail(l->d, ERR_CONFIG, "%.200s: tensor %.100s names no piece of a parameter, or not its own shape", file->name,
+    if (checkpoint_parse(&e->p, &key_n, t->name) != OK || t->n_dim != 2 ||
+        t->dim[0] != e->p.row_end - e->p.row || t->dim[1] != e->p.col_end - e->p.col)
+        return fail(l->d, ERR_CONFIG,
+                    "%.200s: tensor %.100s names no piece of a parameter, or not its own shape", file->name,
                     t->name);
     const int i = load_param(l->s->pr, t->name, key_n);
     if (i < 0) return OK;                           /* of a part that this plan leaves out, such as MTP */
     const struct param *q = &l->s->pr->param[i];
-    if (e->p.expert >= (q->batch ? q->batch : 1) || e->p.row_end > checkpoint_rows(q, &l->j->model) || e->p.col_end > q->cols)
-        return fail(l->d, ERR_CONFIG, "%.200s: tensor %.100s reaches beyond the parameter's %d x %d x %lld", file->name, t->name,
-                    q->batch ? q->batch : 1, q->rows, (long long)q->cols);
+    if (e->p.expert >= (q->batch ? q->batch : 1) || e->p.row_end > checkpoint_rows(q, &l->j->model) ||
+        e->p.col_end > q->cols)
+        return fail(l->d, ERR_CONFIG, "%.200s: tensor %.100s reaches beyond the parameter's %d x %d x %lld",
+                    file->name, t->name, q->batch ? q->batch : 1, q->rows, (long long)q->cols);
     e->shard = shard;
     e->tensor = tensor;
     e->next = l->first[i];
@@ -265,7 +286,8 @@ static int64_t load_wanted(const struct load *l, const struct target *t)
     for (int64_t r = 0; r < s->batch * s->rows; r++) {
         const int64_t lo = t->first > r * s->cols ? t->first - r * s->cols : 0, rest = t->end - r * s->cols,
                       hi = rest < s->cols ? rest : s->cols;
-        if (lo < hi && exec_param_place(s, r / s->rows, r % s->rows) / s->q->cols % s->q->rows < true_rows) n += hi - lo;
+        if (lo < hi && exec_param_place(s, r / s->rows, r % s->rows) / s->q->cols % s->q->rows < true_rows)
+            n += hi - lo;
     }
     return n;
 }
@@ -278,7 +300,8 @@ static enum err load_target(const struct load *l, int first_entry, char kind, co
         if (l->entry[e].p.kind == kind) TRY(load_entry(&got, l, &l->entry[e], t));
     const int64_t want = load_wanted(l, t);
     if (got == want) return OK;
-    return fail(l->d, ERR_CONFIG, "%.300s holds %lld of the %lld elements of %s.%c that a rank needs: a shard is missing",
+    return fail(l->d, ERR_CONFIG,
+                "%.300s holds %lld of the %lld elements of %s.%c that a rank needs: a shard is missing",
                 l->c->dir, (long long)got, (long long)want, checkpoint_key(key, sizeof key, t->s->q), kind);
 }
 
@@ -288,9 +311,11 @@ static enum err load_weight(const struct load *l, int rank, int entry, const str
     const struct buf *b = &l->s->pr->buf[s->q->w];
     const int64_t n = s->batch * s->rows * s->cols;
     struct arena a = { 0 };
-    float *wide = b->dtype == DT_BF16 ? arena_alloc(&a, (size_t)n * sizeof *wide) : state_at(l->s, rank, s->q->w);
+    float *wide =
+        b->dtype == DT_BF16 ? arena_alloc(&a, (size_t)n * sizeof *wide) : state_at(l->s, rank, s->q->w);
     const enum err e = load_target(l, entry, 'w', &(struct target){ s, 0, n, wide });
-    if (e == OK && b->dtype == DT_BF16) safetensors_bytes(state_bytes_at(l->s, rank, s->q->w), wide, n, SAFETENSORS_BF16);
+    if (e == OK && b->dtype == DT_BF16)
+        safetensors_bytes(state_bytes_at(l->s, rank, s->q->w), wide, n, SAFETENSORS_BF16);
     arena_free(&a);
     return e;
 }
@@ -308,16 +333,20 @@ static enum err load_rank_param(const struct load *l, int rank, int param)
     const struct bucket *k = exec_param_bucket(pr, q);
     const struct exec_param_owned own = exec_param_owned(pr, l->j, q, rank);
     const int64_t base = pr->buf[q->g].view_at, n = s.batch * s.rows * s.cols;
-    const int64_t first = own.first > base ? own.first - base : 0, end = own.end - base < n ? own.end - base : n;
+    const int64_t first = own.first > base ? own.first - base : 0,
+                  end = own.end - base < n ? own.end - base : n;
     const int32_t id[] = { k->master, k->m, k->v };
     for (int i = 0; i < LEN(id) && first < end; i++) {
         if (!id[i] || (i && l->c->head.optimizer != OPTIMIZER_ADAMW)) continue;
-        TRY(load_target(l, entry, "wmv"[i], &(struct target){ &s, first, end, state_at(l->s, rank, id[i]) + base + first - own.first }));
+        TRY(load_target(
+            l, entry, "wmv" [i],
+            &(struct target) { &s, first, end, state_at(l->s, rank, id[i]) + base + first - own.first }));
     }
     return OK;
 }
 
-enum err checkpoint_load(const struct checkpoint_file *c, struct state *s, const struct job *j, struct diag *d)
+enum err checkpoint_load(const struct checkpoint_file *c, struct state *s, const struct job *j,
+                         struct diag *d)
 {
     struct arena a = { 0 };
     struct load l = { .c = c, .s = s, .j = j, .d = d };

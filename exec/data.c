@@ -16,8 +16,10 @@ static enum err data_map(const uint8_t **at, int64_t *n, const char *path, struc
     if (f < 0) return fail(d, ERR_IO, "--data: %.300s: %s", path, strerror(errno));
     enum err e = OK;
     void *map = MAP_FAILED;
-    if (fstat(f, &s) != 0 || !S_ISREG(s.st_mode)) e = fail(d, ERR_IO, "--data: %.300s: is no plain file", path);
-    else if (s.st_size < 1) e = fail(d, ERR_CONFIG, "--data: %.300s is empty; a text or a .bin file is needed", path);
+    if (fstat(f, &s) != 0 || !S_ISREG(s.st_mode))
+        e = fail(d, ERR_IO, "--data: %.300s: is no plain file", path);
+    else if (s.st_size < 1)
+        e = fail(d, ERR_CONFIG, "--data: %.300s is empty; a text or a .bin file is needed", path);
     else map = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, f, 0);
     if (e == OK && map == MAP_FAILED) e = fail(d, ERR_IO, "--data: %.300s: %s", path, strerror(errno));
     close(f);
@@ -107,11 +109,12 @@ enum err data_check(const struct data *x, enum data_part part, int64_t seq, stru
 {
     const int64_t n = data_tokens(x, part), least = seq + DATA_BEHIND + 1;
     if (n >= least) return OK;
-    return fail(d, ERR_CONFIG,
-                "%.300s has %lld tokens to %s; sequences of %lld tokens need at least %lld: shorten --seq, give more "
-                "data%s",
-                x->name, (long long)n, part == DATA_TRAIN ? "train on" : "evaluate", (long long)seq, (long long)least,
-                x->n_train < x->n ? " or another --eval-split" : "");
+    return fail(
+        d, ERR_CONFIG,
+        "%.300s has %lld tokens to %s; sequences of %lld tokens need at least %lld: shorten --seq, give more "
+        "data%s",
+        x->name, (long long)n, part == DATA_TRAIN ? "train on" : "evaluate", (long long)seq, (long long)least,
+        x->n_train < x->n ? " or another --eval-split" : "");
 }
 
 /* Offsets at which a pass may be cut: below `seq`, so that no token is left out for long. */
@@ -136,8 +139,8 @@ static uint64_t data_hash(uint64_t h)
     return h ^ h >> 31;
 }
 
-/* A bijection of [0, n) by `key`, without a table: four Feistel rounds over the next power of four, walked until the
- * value is in range (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", section 3). */
+/* A bijection of [0, n) by `key`, without a table: four Feistel rounds over the next power of four, walked
+ * until the value is in range (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", section 3). */
 static int64_t data_permute(int64_t i, int64_t n, uint64_t key)
 {
     int bits = 1;

@@ -1,5 +1,5 @@
-/* One description of a rank's slice (struct exec_param_slice) serves initial values and gathering, so the two cannot
- * disagree. */
+/* One description of a rank's slice (struct exec_param_slice) serves initial values and gathering, so the two
+ * cannot disagree. */
 #include "exec/exec_param.h"
 #include "kernels/bf16.h"
 #include <math.h>
@@ -16,11 +16,12 @@ static uint64_t exec_param_hash(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* The sum of four uniforms of 16 bits: bell-shaped, mean 0, deviation 1, and in integers until the end, so that
- * every machine and library agrees. Variance of the sum: 4 (2^32 - 1) / 12. */
+/* The sum of four uniforms of 16 bits: bell-shaped, mean 0, deviation 1, and in integers until the end, so
+ * that every machine and library agrees. Variance of the sum: 4 (2^32 - 1) / 12. */
 static double exec_param_bell(uint64_t h)
 {
-    const int64_t sum = (int64_t)((h & 65535) + (h >> 16 & 65535) + (h >> 32 & 65535) + (h >> 48)) - 2 * 65535;
+    const int64_t sum =
+        (int64_t)((h & 65535) + (h >> 16 & 65535) + (h >> 32 & 65535) + (h >> 48)) - 2 * 65535;
     return (double)sum / sqrt(4294967295.0 / 3);
 }
 
@@ -28,8 +29,11 @@ float exec_param_value(const struct job *j, const struct param *q, int64_t index
 {
     switch (q->name) {
     case PARAM_FINAL_NORM: case PARAM_ATTN_NORM: case PARAM_Q_NORM: case PARAM_K_NORM: case PARAM_Q_A_NORM:
-    case PARAM_KV_A_NORM: case PARAM_MLP_NORM: case PARAM_MTP_ENORM: case PARAM_MTP_HNORM: case PARAM_MTP_NORM:
-        return 1;
+    case PARAM_KV_A_NORM:
+    case PARAM_MLP_NORM:
+    case PARAM_MTP_ENORM:
+    case PARAM_MTP_HNORM:
+    case PARAM_MTP_NORM: return 1;
     case PARAM_ROUTER_BIAS: case PARAM_Q_BIAS: case PARAM_K_BIAS: case PARAM_V_BIAS: case PARAM_O_BIAS:
     case PARAM_FC1_BIAS: case PARAM_FC2_BIAS: case PARAM_ROUTER_SHIFT: case PARAM_EXPERT_FC1_BIAS:
     case PARAM_EXPERT_FC2_BIAS: case PARAM_SHARED_FC1_BIAS: case PARAM_SHARED_FC2_BIAS:
@@ -51,9 +55,11 @@ struct exec_param_slice exec_param_slice(const struct program *pr, const struct 
     const struct buf *b = &pr->buf[q->w];
     const int64_t members = q->batch ? j->plan.etp : j->plan.tp, me = q->batch ? at.etp : at.tp;
     const int64_t batch = q->batch ? q->batch / j->plan.ep : 1;
-    struct exec_param_slice s = {
-        .batch = batch, .rows = b->rows / batch, .cols = b->cols, .expert = q->batch ? at.ep * batch : 0, .q = q
-    };
+    struct exec_param_slice s = { .batch = batch,
+                                  .rows = b->rows / batch,
+                                  .cols = b->cols,
+                                  .expert = q->batch ? at.ep * batch : 0,
+                                  .q = q };
     const int64_t parts =
         q->shard == SHARD_COLS ? q->cols / s.cols : q->rows / s.rows; /* fewer than members: shared */
     s.part = me * parts / members;
@@ -89,7 +95,10 @@ static struct numbers exec_param_at(const struct program *pr, const struct unrol
     return b->dtype == DT_BF16 ? (struct numbers){ .b16 = p } : (struct numbers){ .f32 = p };
 }
 
-static float exec_param_get(struct numbers x, int64_t i) { return x.b16 ? bf16_to_float(x.b16[i]) : x.f32[i]; }
+static float exec_param_get(struct numbers x, int64_t i)
+{
+    return x.b16 ? bf16_to_float(x.b16[i]) : x.f32[i];
+}
 
 static void exec_param_set(struct numbers x, int64_t i, float value)
 {
@@ -105,7 +114,8 @@ const struct bucket *exec_param_bucket(const struct program *pr, const struct pa
     return k;
 }
 
-struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank)
+struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q,
+                                         int rank)
 {
     const struct bucket *k = exec_param_bucket(pr, q);
     const struct buf *b = &pr->buf[k->g];
@@ -121,7 +131,8 @@ static void exec_param_fill(const struct program *pr, const struct unroll *u, co
     const struct numbers to = exec_param_at(pr, u, arena, s->q->w);
     const int master = s->q->g ? exec_param_bucket(pr, s->q)->master : 0;
     const struct numbers all = master ? exec_param_at(pr, u, arena, master) : (struct numbers){ 0 };
-    const struct exec_param_owned own = master ? exec_param_owned(pr, j, s->q, rank) : (struct exec_param_owned){ 0 };
+    const struct exec_param_owned own =
+        master ? exec_param_owned(pr, j, s->q, rank) : (struct exec_param_owned){ 0 };
     int64_t i = 0, in_bucket = pr->buf[s->q->w].view_at;
     for (int64_t e = 0; e < s->batch; e++)
         for (int64_t r = 0; r < s->rows; r++) {
@@ -129,7 +140,8 @@ static void exec_param_fill(const struct program *pr, const struct unroll *u, co
             for (int64_t c = 0; c < s->cols; c++, i++, in_bucket++) {
                 const float value = exec_param_value(j, s->q, at + c);
                 exec_param_set(to, i, value);
-                if (in_bucket >= own.first && in_bucket < own.end) exec_param_set(all, in_bucket - own.first, value);
+                if (in_bucket >= own.first && in_bucket < own.end)
+                    exec_param_set(all, in_bucket - own.first, value);
             }
         }
 }
@@ -175,7 +187,9 @@ void exec_param_gather(float *whole, const struct program *pr, const struct unro
         const struct coord at = fold_coord(&j->plan, rank);
         if (at.pp != q->stage) continue;
         const struct exec_param_slice s = exec_param_slice(pr, j, q, at);
-        const struct exec_param_owned all = { 0, INT64_MAX }, own = grad ? exec_param_owned(pr, j, q, rank) : all;
-        exec_param_take(whole, &s, exec_param_at(pr, &u[q->stage], arenas[rank], id), pr->buf[id].view_at, own);
+        const struct exec_param_owned all = { 0, INT64_MAX },
+                                      own = grad ? exec_param_owned(pr, j, q, rank) : all;
+        exec_param_take(whole, &s, exec_param_at(pr, &u[q->stage], arenas[rank], id), pr->buf[id].view_at,
+                        own);
     }
 }

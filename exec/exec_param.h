@@ -19,16 +19,18 @@ struct exec_param_slice exec_param_slice(const struct program *pr, const struct 
 int64_t exec_param_place(const struct exec_param_slice *s, int64_t expert, int64_t row);
 /* The bucket of a trained parameter (q->g is not 0). */
 const struct bucket *exec_param_bucket(const struct program *pr, const struct param *q);
-/* Elements [first, end) of a parameter's bucket whose sums and optimizer state a rank holds; q->g is not 0. */
+/* Elements [first, end) of a parameter's bucket whose sums and optimizer state a rank holds; q->g is not 0.
+ */
 struct exec_param_owned { int64_t first, end; };
-struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q, int rank);
+struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q,
+                                         int rank);
 
-/* Element `index` = (expert * rows + row) * cols + col of the whole: bell-shaped with deviation model.init_std,
- * 1 for norms, 0 for biases. Stages that hold a copy of one table agree, because a table
- * has layer -1 on all. */
+/* Element `index` = (expert * rows + row) * cols + col of the whole: bell-shaped with deviation
+ * model.init_std, 1 for norms, 0 for biases. Stages that hold a copy of one table agree, because a table has
+ * layer -1 on all. */
 float exec_param_value(const struct job *j, const struct param *q, int64_t index);
-/* Writes the initial values of all parameters of the rank's stage into its arena; where there are master weights, also its
- * part of those, not rounded. */
+/* Writes the initial values of all parameters of the rank's stage into its arena; where there are master
+ * weights, also its part of those, not rounded. */
 void exec_param_init(const struct program *pr, const struct unroll *stage, const struct job *j, int rank,
                      char *arena);
 /* Elements of the whole: experts * rows * cols. */

@@ -1,5 +1,6 @@
-/* Names and shapes of transformers' tensors: its modeling_llama.py, modeling_mixtral.py, modeling_qwen3_moe.py and
- * modeling_deepseek_v3.py; MTP as in the DeepSeek-V3 repository (README_WEIGHTS.md). */
+/* Names and shapes of transformers' tensors: its modeling_llama.py, modeling_mixtral.py,
+ * modeling_qwen3_moe.py and modeling_deepseek_v3.py; MTP as in the DeepSeek-V3 repository
+ * (README_WEIGHTS.md). */
 #include "exec/hf.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,12 +22,12 @@ static int find(const struct names *x, enum param_name name, int layer)
     return -1;
 }
 
-/* Part `part` of `parts` of a parameter's rows (vocabulary: true rows), under a name. Nothing where the model has no such
- * parameter. */
-static struct hf_tensor *add(struct names *x, enum param_name name, int layer, int expert, int part, int parts,
-                             const char *format, ...) __attribute__((format(printf, 7, 8)));
-static struct hf_tensor *add(struct names *x, enum param_name name, int layer, int expert, int part, int parts,
-                             const char *format, ...)
+/* Part `part` of `parts` of a parameter's rows (vocabulary: true rows), under a name. Nothing where the model
+ * has no such parameter. */
+static struct hf_tensor *add(struct names *x, enum param_name name, int layer, int expert, int part,
+                             int parts, const char *format, ...) __attribute__((format(printf, 7, 8)));
+static struct hf_tensor *add(struct names *x, enum param_name name, int layer, int expert, int part,
+                             int parts, const char *format, ...)
 {
     static struct hf_tensor nothing;
     const int i = find(x, name, layer);
@@ -38,7 +39,9 @@ static struct hf_tensor *add(struct names *x, enum param_name name, int layer, i
     const struct param *q = &x->pr->param[i];
     const int32_t rows = (int32_t)checkpoint_rows(q, x->m) / parts;
     struct hf_tensor *t = &x->all[x->n++];
-    *t = (struct hf_tensor){ .param = i, .expert = expert, .row = part * rows, .rows = rows, .cols = q->cols, .n_dim = 2 };
+    *t = (struct hf_tensor){
+        .param = i, .expert = expert, .row = part * rows, .rows = rows, .cols = q->cols, .n_dim = 2
+    };
     if (rows == 1 && (strstr(program_param_name(name), "norm") || name == PARAM_ROUTER_BIAS)) t->n_dim = 1;
     va_list list;
     va_start(list, format);
@@ -47,7 +50,8 @@ static struct hf_tensor *add(struct names *x, enum param_name name, int layer, i
     return t;
 }
 
-static void add_mlp(struct names *x, enum param_name fc1, int layer, int expert, const char *prefix, const char *const part[3])
+static void add_mlp(struct names *x, enum param_name fc1, int layer, int expert, const char *prefix,
+                    const char *const part[3])
 {
     add(x, fc1, layer, expert, 0, 2, "%s.%s.weight", prefix, part[0]);
     add(x, fc1, layer, expert, 1, 2, "%s.%s.weight", prefix, part[1]);
@@ -78,7 +82,9 @@ static void add_attention(struct names *x, int l, const char *p)
 
 static void add_layer(struct names *x, int l)
 {
-    static const char *const parts[] = { "gate_proj", "up_proj", "down_proj" }, *const mixtral[] = { "w1", "w3", "w2" };
+    static const char *const parts[] = { "gate_proj", "up_proj", "down_proj" }, *const mixtral[] = { "w1",
+                                                                                                     "w3",
+                                                                                                     "w2" };
     char p[64];
     snprintf(p, sizeof p, "model.layers.%d", l);
     add(x, PARAM_ATTN_NORM, l, 0, 0, 1, "%s.input_layernorm.weight", p);
@@ -107,7 +113,8 @@ static void add_mtp(struct names *x, int l)
     add(x, PARAM_HEAD, -1, 0, 0, 1, "model.layers.%d.shared_head.head.weight", l)->copy = 1;
 }
 
-int hf_tensors(struct hf_tensor **all, struct arena *a, const struct program *pr, const struct model *m, const char *model_type)
+int hf_tensors(struct hf_tensor **all, struct arena *a, const struct program *pr, const struct model *m,
+               const char *model_type)
 {
     struct names x = { .a = a, .pr = pr, .m = m, .mixtral = strcmp(model_type, "mixtral") == 0 };
     add(&x, PARAM_EMBEDDING, -1, 0, 0, 1, "model.embed_tokens.weight");
@@ -142,7 +149,9 @@ void hf_model_make(struct hf_model *h, struct arena *a)
 enum err hf_model_open(struct hf_model *h, struct arena *a, const char *model, int mtp, struct diag *d)
 {
     const char *const flag[][2] = { { "model", model }, { "system", "host" }, { "precision", "fp32" } };
-    const char *const none[][2] = { { "model", model }, { "system", "host" }, { "precision", "fp32" }, { "mtp", "0" } };
+    const char *const none[][2] = {
+        { "model", model }, { "system", "host" }, { "precision", "fp32" }, { "mtp", "0" }
+    };
     TRY(plan_read_job(&h->job, a, NULL, mtp ? LEN(flag) : LEN(none), mtp ? flag : none, 1, d));
     h->job.model.mtp = h->job.plan.mtp;
     hf_model_make(h, a);

@@ -1,5 +1,5 @@
-/* config.json and the layout of files for a checkpoint that never was Hugging Face's: of the architectures that transformers
- * has, the one that computes what the model does. */
+/* config.json and the layout of files for a checkpoint that never was Hugging Face's: of the architectures
+ * that transformers has, the one that computes what the model does. */
 #include "exec/hf.h"
 #include <jansson.h>
 #include <stdlib.h>
@@ -8,7 +8,9 @@
 static const char *hf_config_gqa(const struct model *m)
 {
     if (!m->experts) return m->qk_norm ? NULL : "llama";
-    if (m->score != SCORE_SOFTMAX || m->shared_ffn || m->selection_bias || m->groups > 1 || m->route_scale != 1) return NULL;
+    if (m->score != SCORE_SOFTMAX || m->shared_ffn || m->selection_bias || m->groups > 1 ||
+        m->route_scale != 1)
+        return NULL;
     if (m->qk_norm) return "qwen3_moe";
     return m->norm_topk && !m->dense_layers ? "mixtral" : NULL;
 }
@@ -16,7 +18,8 @@ static const char *hf_config_gqa(const struct model *m)
 static const char *hf_config_mla(const struct model *m)
 {
     if (!m->experts || m->shared_ffn % (m->expert_ffn ? m->expert_ffn : 1) != 0) return NULL;
-    if (m->score == SCORE_SIGMOID && m->selection_bias && m->group_score == GROUP_SCORE_TOP2) return "deepseek_v3";
+    if (m->score == SCORE_SIGMOID && m->selection_bias && m->group_score == GROUP_SCORE_TOP2)
+        return "deepseek_v3";
     return m->score == SCORE_SOFTMAX && !m->selection_bias && !m->mtp && !m->norm_topk &&
                    (m->groups == 1 || m->group_score == GROUP_SCORE_MAX) ? "deepseek_v2" : NULL;
 }
@@ -40,7 +43,10 @@ static void hf_config_mla_keys(json_t *to, const struct model *m, int v3)
     hf_config_set(to, "first_k_dense_replace", m->dense_layers);
     hf_config_set(to, "num_nextn_predict_layers", m->mtp);
     json_object_set_new(to, "routed_scaling_factor", json_real(m->route_scale));
-    json_object_set_new(to, "topk_method", json_string(v3 ? "noaux_tc" : m->groups > 1 ? "group_limited_greedy" : "greedy"));
+    json_object_set_new(to, "topk_method",
+                        json_string(v3              ? "noaux_tc"
+                                    : m->groups > 1 ? "group_limited_greedy"
+                                                    : "greedy"));
     json_object_set_new(to, "scoring_func", json_string(v3 ? "sigmoid" : "softmax"));
 }
 
@@ -56,8 +62,11 @@ static void hf_config_dense_layers(json_t *to, const struct model *m)
 /* Class names of transformers. */
 static const char *hf_config_class(const char *type)
 {
-    static const char *const of[][2] = { { "llama", "Llama" }, { "mixtral", "Mixtral" }, { "qwen3_moe", "Qwen3Moe" },
-                                         { "deepseek_v2", "DeepseekV2" }, { "deepseek_v3", "DeepseekV3" } };
+    static const char *const of[][2] = { { "llama", "Llama" },
+                                         { "mixtral", "Mixtral" },
+                                         { "qwen3_moe", "Qwen3Moe" },
+                                         { "deepseek_v2", "DeepseekV2" },
+                                         { "deepseek_v3", "DeepseekV3" } };
     int i = 0;
     while (strcmp(of[i][0], type) != 0) i++;
     return of[i][1];
@@ -67,7 +76,8 @@ static char *hf_config_text(struct arena *a, const struct model *m, const char *
 {
     const int mixtral = strcmp(type, "mixtral") == 0, mla = m->attention == ATTENTION_MLA;
     json_t *to = json_object();
-    json_object_set_new(to, "architectures", json_pack("[s]", arena_printf(a, "%sForCausalLM", hf_config_class(type))));
+    json_object_set_new(to, "architectures",
+                        json_pack("[s]", arena_printf(a, "%sForCausalLM", hf_config_class(type))));
     json_object_set_new(to, "model_type", json_string(type));
     hf_config_set(to, "num_hidden_layers", m->layers);
     hf_config_set(to, "hidden_size", m->hidden);
@@ -79,7 +89,8 @@ static char *hf_config_text(struct arena *a, const struct model *m, const char *
     json_object_set_new(to, "tie_word_embeddings", json_boolean(m->tied));
     json_object_set_new(to, "rms_norm_eps", json_real(m->norm_eps));
     json_object_set_new(to, "rope_theta", json_real(m->rope_theta));
-    json_object_set_new(to, "rope_parameters", json_pack("{s:f,s:s}", "rope_theta", m->rope_theta, "rope_type", "default"));
+    json_object_set_new(to, "rope_parameters",
+                        json_pack("{s:f,s:s}", "rope_theta", m->rope_theta, "rope_type", "default"));
     json_object_set_new(to, "initializer_range", json_real(m->init_std));
     json_object_set_new(to, "hidden_act", json_string("silu"));
     json_object_set_new(to, "dtype", json_string("float32"));
@@ -96,23 +107,29 @@ static char *hf_config_text(struct arena *a, const struct model *m, const char *
     return copy;
 }
 
-enum err hf_config_make(json_t **files, struct arena *a, const struct program *pr, const struct model *m, struct diag *d)
+enum err hf_config_make(json_t **files, struct arena *a, const struct program *pr, const struct model *m,
+                        struct diag *d)
 {
     const char *type = m->attention == ATTENTION_MLA ? hf_config_mla(m) : hf_config_gqa(m);
     struct hf_tensor *all;
     int64_t head_B;
     if (!type || m->activation != ACTIVATION_SWIGLU)
-        return fail(d, ERR_LIMIT, "model %s is none of Llama, Mixtral, Qwen3-MoE, DeepSeek-V2 and V3 (its scores, norms or shared "
-                    "experts): transformers could not read it", m->name);
+        return fail(
+            d, ERR_LIMIT,
+            "model %s is none of Llama, Mixtral, Qwen3-MoE, DeepSeek-V2 and V3 (its scores, norms or shared "
+            "experts): transformers could not read it",
+            m->name);
     const int n = hf_tensors(&all, a, pr, m, type);
     struct safetensors_tensor *t = arena_alloc(a, (size_t)n * sizeof *t);
     for (int i = 0; i < n; i++) {
-        t[i] = (struct safetensors_tensor){ .name = all[i].name, .type = SAFETENSORS_F32, .n_dim = all[i].n_dim };
+        t[i] = (struct safetensors_tensor){ .name = all[i].name,
+                                            .type = SAFETENSORS_F32,
+                                            .n_dim = all[i].n_dim };
         t[i].dim[0] = all[i].n_dim == 1 ? all[i].cols : all[i].rows;
         t[i].dim[1] = all[i].cols;
     }
     const char *head = safetensors_head(a, t, n, &head_B), *config = hf_config_text(a, m, type);
-    *files = json_pack("[{s:s,s:s},{s:s,s:s#}]", "name", "config.json", "text", config, "name", "model.safetensors", "head",
-                       head + 8, (int)head_B - 8);
+    *files = json_pack("[{s:s,s:s},{s:s,s:s#}]", "name", "config.json", "text", config, "name",
+                       "model.safetensors", "head", head + 8, (int)head_B - 8);
     return OK;
 }

@@ -1,5 +1,5 @@
-/* Import and export. hf.json of a checkpoint: {"files": [{"name", "text"} or {"name", "head"}]}, texts of small files and
- * headers of tensor files, so that what is written has the bytes of what was read. */
+/* Import and export. hf.json of a checkpoint: {"files": [{"name", "text"} or {"name", "head"}]}, texts of
+ * small files and headers of tensor files, so that what is written has the bytes of what was read. */
 #include "exec/hf.h"
 #include <dirent.h>
 #include <errno.h>
@@ -53,8 +53,8 @@ static enum err hf_open(struct hf_source *s, struct arena *a, const char *dir, s
         if (e == OK) e = safetensors_open(&s->file[i], a, arena_printf(a, "%s/%s", dir, all[i]->d_name), d);
         if (e == OK) {
             s->n = i + 1;
-            json_array_append_new(s->files, json_pack("{s:s,s:s#}", "name", all[i]->d_name, "head", s->file[i].head + 8,
-                                                      (int)s->file[i].head_B - 8));
+            json_array_append_new(s->files, json_pack("{s:s,s:s#}", "name", all[i]->d_name, "head",
+                                                      s->file[i].head + 8, (int)s->file[i].head_B - 8));
         }
         free(all[i]);
     }
@@ -68,7 +68,8 @@ static void hf_close(struct hf_source *s)
     json_decref(s->files);
 }
 
-static const struct safetensors_tensor *hf_find(const struct safetensors **file, const struct hf_source *s, const char *name)
+static const struct safetensors_tensor *hf_find(const struct safetensors **file, const struct hf_source *s,
+                                                const char *name)
 {
     for (int i = 0; i < s->n; i++) {
         const struct safetensors_tensor *t = safetensors_find(&s->file[i], name);
@@ -95,15 +96,18 @@ static float *hf_place(const struct hf_model *h, const struct hf_tensor *t)
     return state_at(&h->state, 0, q->w) + ((int64_t)t->expert * q->rows + t->row) * q->cols;
 }
 
-static enum err hf_check_shape(const struct hf_tensor *t, const struct safetensors_tensor *x, const char *file, struct diag *d)
+static enum err hf_check_shape(const struct hf_tensor *t, const struct safetensors_tensor *x,
+                               const char *file, struct diag *d)
 {
     const int64_t rows = x->n_dim == 2 ? x->dim[0] : 1, cols = x->n_dim ? x->dim[x->n_dim - 1] : 1;
     if (x->n_dim == t->n_dim && rows == t->rows && cols == t->cols) return OK;
-    return fail(d, ERR_CONFIG, "%.200s: tensor %.100s is %lld x %lld (%d dimensions), the config's model needs %d x %d (%d)", file,
-                x->name, (long long)rows, (long long)cols, x->n_dim, t->rows, t->cols, t->n_dim);
+    return fail(d, ERR_CONFIG,
+                "%.200s: tensor %.100s is %lld x %lld (%d dimensions), the config's model needs %d x %d (%d)",
+                file, x->name, (long long)rows, (long long)cols, x->n_dim, t->rows, t->cols, t->n_dim);
 }
 
-static enum err hf_take(struct hf_model *h, const struct hf_source *s, const struct hf_tensor *t, const char *dir, struct diag *d)
+static enum err hf_take(struct hf_model *h, const struct hf_source *s, const struct hf_tensor *t,
+                        const char *dir, struct diag *d)
 {
     const struct safetensors *file = NULL;
     const struct safetensors_tensor *x = hf_find(&file, s, t->name);
@@ -114,22 +118,26 @@ static enum err hf_take(struct hf_model *h, const struct hf_source *s, const str
     float *theirs = arena_alloc(&a, (size_t)n * sizeof *theirs);
     enum err e = safetensors_floats(theirs, file, x, 0, n, d);
     if (e == OK && t->copy && memcmp(hf_place(h, t), theirs, (size_t)n * sizeof *theirs) != 0)
-        e = fail(d, ERR_LIMIT, "%.200s: tensor %s is not the table it should be a copy of: MTP has no tables of its own here",
-                 file->name, t->name);
+        e = fail(
+            d, ERR_LIMIT,
+            "%.200s: tensor %s is not the table it should be a copy of: MTP has no tables of its own here",
+            file->name, t->name);
     if (e == OK) hf_turn(hf_place(h, t), theirs, t, 0);
     arena_free(&a);
     return e;
 }
 
 /* Every tensor of theirs has a place: none would be lost on the way back. */
-static enum err hf_check_all_named(const struct hf_source *s, const struct hf_tensor *all, int n, struct diag *d)
+static enum err hf_check_all_named(const struct hf_source *s, const struct hf_tensor *all, int n,
+                                   struct diag *d)
 {
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < s->file[i].n; k++) {
             int found = 0;
             for (int j = 0; j < n && !found; j++) found = strcmp(all[j].name, s->file[i].tensor[k].name) == 0;
             if (!found)
-                return fail(d, ERR_CONFIG, "%.200s: tensor %.100s has no place in the model that config.json describes",
+                return fail(d, ERR_CONFIG,
+                            "%.200s: tensor %.100s has no place in the model that config.json describes",
                             s->file[i].name, s->file[i].tensor[k].name);
         }
     return OK;
@@ -145,7 +153,8 @@ static const char *hf_type(struct arena *a, const char *config)
     return copy;
 }
 
-static enum err hf_read(struct hf_model *h, struct arena *a, const struct hf_source *s, const char *dir, struct diag *d)
+static enum err hf_read(struct hf_model *h, struct arena *a, const struct hf_source *s, const char *dir,
+                        struct diag *d)
 {
     const char *config = arena_printf(a, "%s/config.json", dir);
     struct hf_tensor *all;
@@ -157,7 +166,8 @@ static enum err hf_read(struct hf_model *h, struct arena *a, const struct hf_sou
     return hf_check_all_named(s, all, n, d);
 }
 
-static enum err hf_save(struct hf_model *h, struct arena *a, const struct hf_source *s, const char *root, struct diag *d)
+static enum err hf_save(struct hf_model *h, struct arena *a, const struct hf_source *s, const char *root,
+                        struct diag *d)
 {
     const struct checkpoint_head head = { .optimizer = -1 };
     struct checkpoint c;
@@ -191,19 +201,24 @@ static enum err hf_write(const char *path, const void *bytes, size_t n, struct d
 {
     FILE *f = fopen(path, "wb");
     const int sound = f && fwrite(bytes, 1, n, f) == n;
-    if (!f || fclose(f) != 0 || !sound) return fail(d, ERR_IO, "%.300s: cannot be written: %s", path, strerror(errno));
+    if (!f || fclose(f) != 0 || !sound)
+        return fail(d, ERR_IO, "%.300s: cannot be written: %s", path, strerror(errno));
     return OK;
 }
 
-static enum err hf_fill(uint8_t *data, const struct hf_target *t, const struct safetensors *file, struct diag *d)
+static enum err hf_fill(uint8_t *data, const struct hf_target *t, const struct safetensors *file,
+                        struct diag *d)
 {
     for (int i = 0; i < file->n; i++) {
         const struct safetensors_tensor *x = &file->tensor[i];
         int k = 0;
         while (k < t->n && strcmp(t->all[k].name, x->name) != 0) k++;
-        if (k == t->n) return fail(d, ERR_CONFIG, "hf.json: tensor %.100s has no place in the checkpoint's model", x->name);
+        if (k == t->n)
+            return fail(d, ERR_CONFIG, "hf.json: tensor %.100s has no place in the checkpoint's model",
+                        x->name);
         TRY(hf_check_shape(&t->all[k], x, "hf.json", d));
-        if (x->type > SAFETENSORS_F16) return fail(d, ERR_LIMIT, "hf.json: tensor %.100s is not F32, BF16 or F16", x->name);
+        if (x->type > SAFETENSORS_F16)
+            return fail(d, ERR_LIMIT, "hf.json: tensor %.100s is not F32, BF16 or F16", x->name);
         struct arena a = { 0 };
         const int64_t n = safetensors_elements(x);
         float *theirs = arena_alloc(&a, (size_t)(n + 1) * sizeof *theirs);
@@ -227,8 +242,8 @@ static int64_t hf_data_B(const json_t *head)
     return end_B;
 }
 
-static enum err hf_write_tensors(const struct hf_target *t, struct arena *a, const char *name, const char *head, size_t head_B,
-                                 struct diag *d)
+static enum err hf_write_tensors(const struct hf_target *t, struct arena *a, const char *name,
+                                 const char *head, size_t head_B, struct diag *d)
 {
     json_t *doc = json_loadb(head, head_B, 0, NULL);
     const int64_t data_B = hf_data_B(doc);
@@ -248,10 +263,14 @@ static enum err hf_write_tensors(const struct hf_target *t, struct arena *a, con
 static enum err hf_write_all(struct hf_target *t, struct arena *a, const json_t *files, struct diag *d)
 {
     for (size_t i = 0; i < json_array_size(files); i++) {
-        const json_t *f = json_array_get(files, i), *text = json_object_get(f, "text"), *head = json_object_get(f, "head");
+        const json_t *f = json_array_get(files, i), *text = json_object_get(f, "text"),
+                     *head = json_object_get(f, "head");
         const char *name = json_string_value(json_object_get(f, "name"));
-        if (!name || strchr(name, '/') || (!text && !head)) return fail(d, ERR_CONFIG, "hf.json: a file has no name, or nothing in it");
-        if (text) TRY(hf_write(arena_printf(a, "%s/%s", t->to, name), json_string_value(text), json_string_length(text), d));
+        if (!name || strchr(name, '/') || (!text && !head))
+            return fail(d, ERR_CONFIG, "hf.json: a file has no name, or nothing in it");
+        if (text)
+            TRY(hf_write(arena_printf(a, "%s/%s", t->to, name), json_string_value(text),
+                         json_string_length(text), d));
         else TRY(hf_write_tensors(t, a, name, json_string_value(head), json_string_length(head), d));
     }
     return OK;
@@ -268,7 +287,8 @@ static const char *hf_config_of(const json_t *files)
 }
 
 /* files NULL: the checkpoint was not imported. */
-static enum err hf_export_files(struct arena *a, const struct checkpoint_file *c, json_t *files, const char *to, struct diag *d)
+static enum err hf_export_files(struct arena *a, const struct checkpoint_file *c, json_t *files,
+                                const char *to, struct diag *d)
 {
     struct hf_target t = { .to = to };
     TRY(hf_model_open(&t.h, a, arena_printf(a, "%s/model.yaml", c->dir), 1, d));
@@ -276,8 +296,9 @@ static enum err hf_export_files(struct arena *a, const struct checkpoint_file *c
     if (files) json_incref(files);
     else TRY(hf_config_make(&files, a, &t.h.pr, &t.h.job.model, d));
     t.n = hf_tensors(&t.all, a, &t.h.pr, &t.h.job.model, hf_type(a, hf_config_of(files)));
-    enum err e = mkdir(to, 0777) == 0 || errno == EEXIST ? OK
-                                                         : fail(d, ERR_IO, "%.300s: cannot be made: %s", to, strerror(errno));
+    enum err e = mkdir(to, 0777) == 0 || errno == EEXIST
+                     ? OK
+                     : fail(d, ERR_IO, "%.300s: cannot be made: %s", to, strerror(errno));
     if (e == OK) e = hf_write_all(&t, a, files, d);
     json_decref(files);
     return e;
@@ -288,7 +309,8 @@ enum err hf_export(struct arena *a, const char *dir, const char *to, struct diag
     const char *layout = arena_printf(a, "%s/hf.json", dir);
     struct checkpoint_file c;
     json_t *doc = json_load_file(layout, 0, NULL);
-    if (!doc && access(layout, F_OK) == 0) return fail(d, ERR_CONFIG, "%.300s: cannot be read as JSON", layout);
+    if (!doc && access(layout, F_OK) == 0)
+        return fail(d, ERR_CONFIG, "%.300s: cannot be read as JSON", layout);
     enum err e = checkpoint_open(&c, a, dir, d);
     if (e == OK) {
         e = hf_export_files(a, &c, json_object_get(doc, "files"), to, d);

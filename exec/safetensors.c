@@ -1,5 +1,5 @@
-/* Reads and writes safetensors. A file is refused unless its tensors tile the bytes behind the header, so a file cut
- * short anywhere is seen before a number of it is used. */
+/* Reads and writes safetensors. A file is refused unless its tensors tile the bytes behind the header, so a
+ * file cut short anywhere is seen before a number of it is used. */
 #include "exec/safetensors.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -63,11 +63,13 @@ static enum err safetensors_entry(struct safetensors_tensor *t, const struct saf
     if (t->type < 0)
         return fail(d, ERR_LIMIT, "%.200s: tensor %.100s has type '%.20s', which is not known", s->name, name,
                     type ? type : "none");
-    const int64_t from = json_integer_value(json_array_get(place, 0)), end = json_integer_value(json_array_get(place, 1));
-    if (safetensors_shape(t, json_object_get(v, "shape")) != OK || json_array_size(place) != 2 || from < 0 || end < from ||
-        end > s->data_B || end - from != safetensors_elements(t) * safetensors_size_B[t->type])
+    const int64_t from = json_integer_value(json_array_get(place, 0)),
+                  end = json_integer_value(json_array_get(place, 1));
+    if (safetensors_shape(t, json_object_get(v, "shape")) != OK || json_array_size(place) != 2 || from < 0 ||
+        end < from || end > s->data_B || end - from != safetensors_elements(t) * safetensors_size_B[t->type])
         return fail(d, ERR_CONFIG,
-                    "%.200s: tensor %.100s lies at bytes %lld to %lld of %lld, which its shape does not fill: the file is cut "
+                    "%.200s: tensor %.100s lies at bytes %lld to %lld of %lld, which its shape does not "
+                    "fill: the file is cut "
                     "short or broken, copy it again",
                     s->name, name, (long long)from, (long long)end, (long long)s->data_B);
     t->at_B = from;
@@ -97,33 +99,43 @@ static enum err safetensors_tensors(struct safetensors *s, struct arena *a, json
     int64_t at_B = 0;
     for (int i = 0; i < s->n; at_B += s->tensor[i++].bytes)
         if (s->tensor[i].at_B != at_B)
-            return fail(d, ERR_CONFIG, "%.200s: tensor %.100s begins at byte %lld, the one before ends at %lld: copy it again",
-                        s->name, s->tensor[i].name, (long long)s->tensor[i].at_B, (long long)at_B);
+            return fail(
+                d, ERR_CONFIG,
+                "%.200s: tensor %.100s begins at byte %lld, the one before ends at %lld: copy it again",
+                s->name, s->tensor[i].name, (long long)s->tensor[i].at_B, (long long)at_B);
     if (at_B == s->data_B) return OK;
-    return fail(d, ERR_CONFIG, "%.200s: its tensors end at byte %lld, the file at %lld: it is cut short or broken, copy it again",
-                s->name, (long long)at_B, (long long)s->data_B);
+    return fail(
+        d, ERR_CONFIG,
+        "%.200s: its tensors end at byte %lld, the file at %lld: it is cut short or broken, copy it again",
+        s->name, (long long)at_B, (long long)s->data_B);
 }
 
-enum err safetensors_read(struct safetensors *s, struct arena *a, const char *name, const uint8_t *bytes, int64_t n,
-                          struct diag *d)
+enum err safetensors_read(struct safetensors *s, struct arena *a, const char *name, const uint8_t *bytes,
+                          int64_t n, struct diag *d)
 {
     uint64_t head_B = 0;
     for (int i = 0; i < 8 && n >= 8; i++) head_B |= (uint64_t)bytes[i] << 8 * i;
     if (n < 8 || head_B > HEAD_MAX_B || head_B > (uint64_t)n - 8)
-        return fail(d, ERR_CONFIG,
-                    "%.200s: has %lld bytes, its header would take %llu: it is no safetensors file, or is cut short", name,
-                    (long long)n, (unsigned long long)head_B);
-    struct safetensors read = { .name = arena_strdup(a, name), .head = (const char *)bytes, .head_B = (int64_t)head_B + 8,
-                                .data = bytes + 8 + head_B, .data_B = n - 8 - (int64_t)head_B };
+        return fail(
+            d, ERR_CONFIG,
+            "%.200s: has %lld bytes, its header would take %llu: it is no safetensors file, or is cut short",
+            name, (long long)n, (unsigned long long)head_B);
+    struct safetensors read = { .name = arena_strdup(a, name),
+                                .head = (const char *)bytes,
+                                .head_B = (int64_t)head_B + 8,
+                                .data = bytes + 8 + head_B,
+                                .data_B = n - 8 - (int64_t)head_B };
     json_error_t why;
     json_t *head = json_loadb((const char *)bytes + 8, (size_t)head_B, JSON_REJECT_DUPLICATES, &why);
     if (!head) {
         for (char *c = why.text; *c; c++)
             if ((unsigned char)*c < ' ') *c = ' ';
-        return fail(d, ERR_CONFIG, "%.200s: its header is no JSON: %s (byte %d)", name, why.text, why.position);
+        return fail(d, ERR_CONFIG, "%.200s: its header is no JSON: %s (byte %d)", name, why.text,
+                    why.position);
     }
-    const enum err e = json_is_object(head) ? safetensors_tensors(&read, a, head, d)
-                                            : fail(d, ERR_CONFIG, "%.200s: its header is no map of tensors", name);
+    const enum err e = json_is_object(head)
+                           ? safetensors_tensors(&read, a, head, d)
+                           : fail(d, ERR_CONFIG, "%.200s: its header is no map of tensors", name);
     json_decref(head);
     if (e == OK) *s = read;
     return e;
@@ -134,7 +146,9 @@ enum err safetensors_open(struct safetensors *s, struct arena *a, const char *pa
     struct stat st;
     const int f = open(path, O_RDONLY | O_CLOEXEC);
     if (f < 0) return fail(d, ERR_IO, "%.300s: %s", path, strerror(errno));
-    void *map = fstat(f, &st) == 0 && st.st_size > 0 ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, f, 0) : MAP_FAILED;
+    void *map = fstat(f, &st) == 0 && st.st_size > 0
+                    ? mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, f, 0)
+                    : MAP_FAILED;
     const char *why = st.st_size == 0 ? "is empty" : strerror(errno);
     close(f);
     if (map == MAP_FAILED) return fail(d, ERR_IO, "%.300s: %s", path, why);
@@ -175,8 +189,10 @@ char *safetensors_head(struct arena *a, struct safetensors_tensor *tensor, int n
         at_B += t->bytes;
         at += (size_t)sprintf(text + at, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i ? "," : "", t->name,
                               safetensors_name[t->type]);
-        for (int k = 0; k < t->n_dim; k++) at += (size_t)sprintf(text + at, "%s%lld", k ? "," : "", (long long)t->dim[k]);
-        at += (size_t)sprintf(text + at, "],\"data_offsets\":[%lld,%lld]}", (long long)t->at_B, (long long)at_B);
+        for (int k = 0; k < t->n_dim; k++)
+            at += (size_t)sprintf(text + at, "%s%lld", k ? "," : "", (long long)t->dim[k]);
+        at += (size_t)sprintf(text + at, "],\"data_offsets\":[%lld,%lld]}", (long long)t->at_B,
+                              (long long)at_B);
     }
     text[at++] = '}';
     while (at % 8) text[at++] = ' ';
@@ -216,21 +232,24 @@ static uint32_t safetensors_to_f16(uint32_t bits)
     return sign | (kept + (lost > half || (lost == half && (kept & 1))));
 }
 
-enum err safetensors_floats(float *to, const struct safetensors *s, const struct safetensors_tensor *t, int64_t first,
-                            int64_t n, struct diag *d)
+enum err safetensors_floats(float *to, const struct safetensors *s, const struct safetensors_tensor *t,
+                            int64_t first, int64_t n, struct diag *d)
 {
     const uint8_t *p = s->data + t->at_B + first * safetensors_size_B[t->type];
     switch (t->type) {
     case SAFETENSORS_F32: memcpy(to, p, (size_t)n * sizeof *to); return OK;
     case SAFETENSORS_BF16:
-        for (int64_t i = 0; i < n; i++) to[i] = safetensors_from_bits((uint32_t)p[2 * i] << 16 | (uint32_t)p[2 * i + 1] << 24);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = safetensors_from_bits((uint32_t)p[2 * i] << 16 | (uint32_t)p[2 * i + 1] << 24);
         return OK;
     case SAFETENSORS_F16:
-        for (int64_t i = 0; i < n; i++) to[i] = safetensors_from_f16((uint32_t)p[2 * i] | (uint32_t)p[2 * i + 1] << 8);
+        for (int64_t i = 0; i < n; i++)
+            to[i] = safetensors_from_f16((uint32_t)p[2 * i] | (uint32_t)p[2 * i + 1] << 8);
         return OK;
     default:
-        return fail(d, ERR_LIMIT, "%.200s: tensor %.100s is of type %s; F32, BF16 and F16 are read: convert it", s->name, t->name,
-                    safetensors_name[t->type]);
+        return fail(d, ERR_LIMIT,
+                    "%.200s: tensor %.100s is of type %s; F32, BF16 and F16 are read: convert it", s->name,
+                    t->name, safetensors_name[t->type]);
     }
 }
 

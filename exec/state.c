@@ -20,7 +20,8 @@ void state_make(struct state *s, struct arena *a, const struct program *pr, cons
         s->at[id] = s->bytes[b->stage];
         s->bytes[b->stage] += (buf_B(b) + 15) / 16 * 16;
     }
-    for (int r = 0; r < s->n_rank; r++) s->rank[r] = arena_alloc(a, (size_t)s->bytes[fold_coord(&j->plan, r).pp] + 1);
+    for (int r = 0; r < s->n_rank; r++)
+        s->rank[r] = arena_alloc(a, (size_t)s->bytes[fold_coord(&j->plan, r).pp] + 1);
 }
 
 static char *state_home(const struct program *pr, const struct unroll *u, char *arena, int id)
@@ -41,21 +42,24 @@ void state_put(const struct state *s, int rank, const struct unroll *u, char *ar
 {
     for (int id = 1; id < s->pr->n_buf; id++)
         if (s->at[id] >= 0 && s->pr->buf[id].stage == u->stage)
-            memcpy(state_home(s->pr, u, arena, id), s->rank[rank] + s->at[id], (size_t)buf_B(&s->pr->buf[id]));
+            memcpy(state_home(s->pr, u, arena, id), s->rank[rank] + s->at[id],
+                   (size_t)buf_B(&s->pr->buf[id]));
 }
 
-static void state_put_one(const struct state *s, int from, int rank, const struct program *pr, const struct unroll *u, char *arena,
-                          int to)
+static void state_put_one(const struct state *s, int from, int rank, const struct program *pr,
+                          const struct unroll *u, char *arena, int to)
 {
     assert(buf_B(&s->pr->buf[from]) == buf_B(&pr->buf[to]));
     memcpy(state_home(pr, u, arena, to), s->rank[rank] + s->at[from], (size_t)buf_B(&pr->buf[to]));
 }
 
-void state_put_weights(const struct state *s, int rank, const struct program *pr, const struct unroll *u, char *arena)
+void state_put_weights(const struct state *s, int rank, const struct program *pr, const struct unroll *u,
+                       char *arena)
 {
     assert(pr->n_bucket == s->pr->n_bucket && pr->n_param == s->pr->n_param);
     for (int i = 0; i < pr->n_bucket; i++)
-        if (pr->bucket[i].stage == u->stage) state_put_one(s, s->pr->bucket[i].w, rank, pr, u, arena, pr->bucket[i].w);
+        if (pr->bucket[i].stage == u->stage)
+            state_put_one(s, s->pr->bucket[i].w, rank, pr, u, arena, pr->bucket[i].w);
     for (int i = 0; i < pr->n_param; i++)           /* those of no bucket */
         if (pr->param[i].stage == u->stage && !pr->param[i].g)
             state_put_one(s, s->pr->param[i].w, rank, pr, u, arena, pr->param[i].w);

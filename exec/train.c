@@ -64,8 +64,11 @@ static int64_t train_next(int64_t from, int64_t every, int64_t end)
 
 static enum err train_begin_checkpoint(struct train *t, struct diag *d)
 {
-    struct checkpoint_head head = { .step = t->end, .optimizer = t->j->plan.optimizer, .seq = t->j->plan.seq,
-                                          .sequences = t->first_seq + (t->end - t->r->first_step) * t->j->plan.gbs };
+    struct checkpoint_head head = { .step = t->end,
+                                    .optimizer = t->j->plan.optimizer,
+                                    .seq = t->j->plan.seq,
+                                    .sequences =
+                                        t->first_seq + (t->end - t->r->first_step) * t->j->plan.gbs };
     head.eval_split = t->ask->eval_split;
     if (t->ask->data_name) snprintf(head.data, sizeof head.data, "%s", t->ask->data_name);
     t->saves = t->ask->save_every > 0 && (t->end % t->ask->save_every == 0 || t->end == t->ask->steps);
@@ -89,11 +92,19 @@ static enum err train_steps(struct train *t, struct diag *d)
 {
     const struct train_ask *ask = t->ask;
     const int first_piece = t->from == t->r->first_step;
-    const struct exec_ask x = { .steps = (int)(t->end - t->from), .iters_traced = first_piece ? ask->traced : 1,
-                                .data = ask->data, .first_step = t->from, .timeout_s = ask->timeout_s,
+    const struct exec_ask x = { .steps = (int)(t->end - t->from),
+                                .iters_traced = first_piece ? ask->traced : 1,
+                                .data = ask->data,
+                                .first_step = t->from,
+                                .timeout_s = ask->timeout_s,
                                 .first_seq = t->first_seq + (t->from - t->r->first_step) * t->j->plan.gbs,
-                                .stop_at_nan = 1, .poison = ask->poison, .kernels = ask->kernels, .user = t, .before = train_before,
-                                .report = train_report, .after_step = train_after };
+                                .stop_at_nan = 1,
+                                .poison = ask->poison,
+                                .kernels = ask->kernels,
+                                .user = t,
+                                .before = train_before,
+                                .report = train_report,
+                                .after_step = train_after };
     struct arena own = { 0 };           /* of what nobody wants of a later piece */
     struct exec_result r;
     const int before = t->r->n_step;
@@ -144,8 +155,9 @@ static enum err train_resume(struct train *t, struct diag *d)
         return fail(d, ERR_CONFIG, "%.300s is at step %lld already, --steps is %lld: ask for more", c->dir,
                     (long long)c->head.step, (long long)t->ask->steps);
     if (c->head.step > 0 && wants == OPTIMIZER_ADAMW && c->head.optimizer != OPTIMIZER_ADAMW)
-        return fail(d, ERR_CONFIG, "%.300s holds no moments of adamw after its %lld steps: resume it with --optimizer sgd", c->dir,
-                    (long long)c->head.step);
+        return fail(d, ERR_CONFIG,
+                    "%.300s holds no moments of adamw after its %lld steps: resume it with --optimizer sgd",
+                    c->dir, (long long)c->head.step);
     TRY(checkpoint_load(c, &t->state, t->j, d));
     t->has_state = 1;
     t->from = c->head.step;
@@ -169,8 +181,8 @@ static enum err train_open(struct train *t, struct diag *d)
     return train_forward_build(t->forward, t->a, t->j, d);
 }
 
-enum err train_run(struct train_result *r, struct arena *a, const struct program *pr, const struct unroll *u, const struct job *j,
-                   const struct train_ask *ask, struct diag *d)
+enum err train_run(struct train_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
+                   const struct job *j, const struct train_ask *ask, struct diag *d)
 {
     struct train t = { .r = r, .a = a, .pr = pr, .u = u, .j = j, .ask = ask };
     *r = (struct train_result){ 0 };

@@ -1,4 +1,5 @@
-/* Evaluation. A job's forward passes make a program: the steps of its schedule without those of backward and optimizer. */
+/* Evaluation. A job's forward passes make a program: the steps of its schedule without those of backward and
+ * optimizer. */
 #include "exec/train.h"
 
 /* Plain passes (nothing woven, nothing recomputed), no moments to allocate. */
@@ -47,22 +48,31 @@ static void train_eval_after(void *user, int rank, int step, const struct unroll
 {
     const struct evaluation *v = user;
     const struct item once = { .micro = -1 };
-    const float *m = (const float *)(const void *)(arena + unroll_life(u, &v->f->pr, &once, v->f->pr.metric + u->stage)->offset);
+    const float *m =
+        (const float *)(const void *)(arena +
+                                      unroll_life(u, &v->f->pr, &once, v->f->pr.metric + u->stage)->offset);
     (void)step;
     v->sum[rank][0] += m[0];
     v->sum[rank][1] += m[1];
 }
 
-enum err train_evaluate(struct train_eval *e, const struct train_forward *f, const struct state *s, const struct train_ask *ask,
-                        struct diag *d)
+enum err train_evaluate(struct train_eval *e, const struct train_forward *f, const struct state *s,
+                        const struct train_ask *ask, struct diag *d)
 {
     const struct plan *p = &f->job.plan;
     const int64_t whole = data_sequences(ask->data, DATA_EVAL, p->seq) / p->gbs, most = whole > 0 ? whole : 1;
     const int64_t steps = ask->eval_steps > 0 && ask->eval_steps < most ? ask->eval_steps : most;
     struct arena a = { 0 };
     struct evaluation v = { f, s, arena_alloc(&a, (size_t)p->gpus * sizeof *v.sum) };
-    const struct exec_ask x = { .steps = (int)steps, .iters_traced = 1, .data = ask->data, .part = DATA_EVAL,
-                                .timeout_s = ask->timeout_s, .poison = ask->poison, .kernels = ask->kernels, .user = &v, .before = train_eval_before,
+    const struct exec_ask x = { .steps = (int)steps,
+                                .iters_traced = 1,
+                                .data = ask->data,
+                                .part = DATA_EVAL,
+                                .timeout_s = ask->timeout_s,
+                                .poison = ask->poison,
+                                .kernels = ask->kernels,
+                                .user = &v,
+                                .before = train_eval_before,
                                 .after_step = train_eval_after };
     struct exec_result r;
     const enum err status = exec_run(&r, &a, &f->pr, f->u, &f->job, &x, d);

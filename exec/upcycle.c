@@ -10,13 +10,21 @@ struct upcycle { struct hf_model dense, moe; const struct upcycle_ask *ask; };
 static enum err upcycle_check(const struct model *m, const struct upcycle_ask *ask, struct diag *d)
 {
     const int g = ask->granularity;
-    if (m->experts) return fail(d, ERR_CONFIG, "model %s has %d experts already: upcycle a dense one", m->name, m->experts);
-    if (*m->pattern) return fail(d, ERR_CONFIG, "model %s has a pattern of layers: only plain dense models are upcycled", m->name);
-    if (m->ffn % g) return fail(d, ERR_CONFIG, "--granularity %d does not divide ffn = %d: use a divisor", g, m->ffn);
+    if (m->experts)
+        return fail(d, ERR_CONFIG, "model %s has %d experts already: upcycle a dense one", m->name,
+                    m->experts);
+    if (*m->pattern)
+        return fail(d, ERR_CONFIG, "model %s has a pattern of layers: only plain dense models are upcycled",
+                    m->name);
+    if (m->ffn % g)
+        return fail(d, ERR_CONFIG, "--granularity %d does not divide ffn = %d: use a divisor", g, m->ffn);
     if (ask->experts % g)
-        return fail(d, ERR_CONFIG, "--granularity %d does not divide --experts %d: a copy has all its shards", g, ask->experts);
+        return fail(d, ERR_CONFIG, "--granularity %d does not divide --experts %d: a copy has all its shards",
+                    g, ask->experts);
     if (ask->topk % g)
-        return fail(d, ERR_CONFIG, "--granularity %d does not divide --topk %d: a token needs all shards of a copy", g, ask->topk);
+        return fail(d, ERR_CONFIG,
+                    "--granularity %d does not divide --topk %d: a token needs all shards of a copy", g,
+                    ask->topk);
     return OK;
 }
 
@@ -46,24 +54,29 @@ static enum err upcycle_open(struct upcycle *u, struct arena *a, struct diag *d)
 
 static const struct param *upcycle_parent(const struct upcycle *u, const struct param *q)
 {
-    const enum param_name name = q->name == PARAM_EXPERT_FC1 ? PARAM_FC1 : q->name == PARAM_EXPERT_FC2 ? PARAM_FC2 : q->name;
+    const enum param_name name = q->name == PARAM_EXPERT_FC1   ? PARAM_FC1
+                                 : q->name == PARAM_EXPERT_FC2 ? PARAM_FC2
+                                                               : q->name;
     for (int i = 0; i < u->dense.pr.n_param; i++)
-        if (u->dense.pr.param[i].name == name && u->dense.pr.param[i].layer == q->layer) return &u->dense.pr.param[i];
+        if (u->dense.pr.param[i].name == name && u->dense.pr.param[i].layer == q->layer)
+            return &u->dense.pr.param[i];
     return NULL;
 }
 
 /* Expert e is shard e mod G: of FC1 rows of gate and of up, of FC2 columns. */
-static void upcycle_expert(float *to, const float *from, const struct param *q, const struct param *parent, int e,
-                           const struct upcycle *u)
+static void upcycle_expert(float *to, const float *from, const struct param *q, const struct param *parent,
+                           int e, const struct upcycle *u)
 {
     const int g = u->ask->granularity, gated = model_up(&u->moe.job.model) == 2;
     const double root = sqrt(g);
     for (int r = 0; r < q->rows; r++) {
         const int half = q->rows / (gated ? 2 : 1), second = r >= half, fc1 = q->name == PARAM_EXPERT_FC1;
-        const int row = fc1 ? (second ? parent->rows / 2 : 0) + e % g * half + r % half : r, col = fc1 ? 0 : e % g * q->cols;
+        const int row = fc1 ? (second ? parent->rows / 2 : 0) + e % g * half + r % half : r,
+                  col = fc1 ? 0 : e % g * q->cols;
         const double scale = fc1 ? (gated && second ? root : 1) : gated ? root : g;
         for (int c = 0; c < q->cols; c++)
-            to[(int64_t)r * q->cols + c] = (float)(scale * (double)from[(int64_t)row * parent->cols + col + c]);
+            to[(int64_t)r * q->cols + c] =
+                (float)(scale * (double)from[(int64_t)row * parent->cols + col + c]);
     }
 }
 
@@ -85,7 +98,8 @@ static void upcycle_param(struct upcycle *u, const struct param *q)
     }
     const float *from = state_at(&u->dense.state, 0, parent->w);
     if (!q->batch) memcpy(to, from, (size_t)exec_param_elements(q) * sizeof *to);
-    for (int e = 0; e < q->batch; e++) upcycle_expert(to + (int64_t)e * q->rows * q->cols, from, q, parent, e, u);
+    for (int e = 0; e < q->batch; e++)
+        upcycle_expert(to + (int64_t)e * q->rows * q->cols, from, q, parent, e, u);
 }
 
 static enum err upcycle_save(struct upcycle *u, struct arena *a, struct diag *d)

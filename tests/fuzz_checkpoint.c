@@ -14,7 +14,8 @@ static void piece(const uint8_t *data, size_t size_B)
     memcpy(name, data, size_B);
     name[size_B] = '\0';
     if (checkpoint_parse(&p, &key_n, name) != OK) return;
-    if (key_n < 1 || key_n >= (int)size_B || p.row_end <= p.row || p.col_end <= p.col || p.expert < 0) abort();
+    if (key_n < 1 || key_n >= (int)size_B || p.row_end <= p.row || p.col_end <= p.col || p.expert < 0)
+        abort();
 }
 
 /* The manifest is a link to a file in memory: a disk would be the slowest part. */
@@ -36,8 +37,9 @@ static int manifest(char dir[64])
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_B)
 {
-    static const char before[] = "{\"format\":\"moefold checkpoint\",\"version\":1,\"step\":1,\"sequences\":8,\"seq\":8,\"data\":\"\","
-                                 "\"eval_split\":0,\"optimizer\":\"adamw\",\"shards\":[{\"file\":\"a\",";
+    static const char before[] =
+        "{\"format\":\"moefold checkpoint\",\"version\":1,\"step\":1,\"sequences\":8,\"seq\":8,\"data\":\"\","
+        "\"eval_split\":0,\"optimizer\":\"adamw\",\"shards\":[{\"file\":\"a\",";
     char dir[64], text[8192];
     struct arena a = { 0 };
     struct diag d = { 0 };
@@ -45,8 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_B)
     if (size_B < 1 || size_B > 4096) return 0;
     piece(data, size_B);
     const int file = manifest(dir), within = data[0] % 2 == 0;
-    const int n = snprintf(text, sizeof text, "%s%.*s%s", within ? before : "", (int)size_B - 1, (const char *)data + 1,
-                           within ? "}]}" : "");
+    const int n = snprintf(text, sizeof text, "%s%.*s%s", within ? before : "", (int)size_B - 1,
+                           (const char *)data + 1, within ? "}]}" : "");
     if (ftruncate(file, 0) != 0 || pwrite(file, text, (size_t)n, 0) != n) abort();
     const enum err e = checkpoint_open(&c, &a, dir, &d);
     fuzz_answer(e, &d);

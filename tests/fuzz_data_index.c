@@ -1,4 +1,5 @@
-/* libFuzzer: any bytes as a Megatron-LM index, behind a good magic every other time. What is accepted tiles the .bin. */
+/* libFuzzer: any bytes as a Megatron-LM index, behind a good magic every other time. What is accepted tiles
+ * the .bin. */
 #include "exec/data.h"
 #include "tests/fuzz.h"
 

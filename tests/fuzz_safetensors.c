@@ -1,11 +1,12 @@
-/* libFuzzer: any bytes as a safetensors file; every other time behind the right length of header. What is accepted lies
- * inside the file, and its floats can be read. */
+/* libFuzzer: any bytes as a safetensors file; every other time behind the right length of header. What is
+ * accepted lies inside the file, and its floats can be read. */
 #include "exec/safetensors.h"
 #include "tests/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_B)
 {
-    static const char before[] = "{\"t\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[0,8]},\"u\":{\"dtype\":\"";
+    static const char before[] =
+        "{\"t\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[0,8]},\"u\":{\"dtype\":\"";
     uint8_t bytes[8192];
     struct arena a = { 0 };
     struct diag d = { 0 };
@@ -13,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_B)
     if (size_B < 2 || size_B > 4096) return 0;
     size_t n = size_B - 1;
     memcpy(bytes, data + 1, n);
-    if (data[0] % 2 == 0) {                         /* a header that ends at the last brace, and begins well */
+    if (data[0] % 2 == 0) { /* a header that ends at the last brace, and begins well */
         size_t head_B = n, begin_B = sizeof before - 1;
         while (head_B > 0 && data[head_B] != '}') head_B--;
         n += 8 + begin_B;

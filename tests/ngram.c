@@ -1,8 +1,9 @@
-/* A byte 3-gram model, as a bar that a trained model must pass (tools/learn): counts of the part of a text that is trained on,
- * bits per byte on the part that is evaluated, over the bytes that `moefold run` evaluates. Probabilities of orders 3, 2, 1 and
- * uniform are mixed by Witten and Bell's rule ("The zero-frequency problem", IEEE Trans. Inf. Theory 37, 1991, method C):
- * a context seen n times with t different successors gives the next lower order t / (n + t).
- * Usage: ngram TEXT EVAL_SPLIT SEQ SEQUENCES (most that are evaluated). Prints the bits. */
+/* A byte 3-gram model, as a bar that a trained model must pass (tools/learn): counts of the part of a text
+ * that is trained on, bits per byte on the part that is evaluated, over the bytes that `moefold run`
+ * evaluates. Probabilities of orders 3, 2, 1 and uniform are mixed by Witten and Bell's rule ("The
+ * zero-frequency problem", IEEE Trans. Inf. Theory 37, 1991, method C): a context seen n times with t
+ * different successors gives the next lower order t / (n + t). Usage: ngram TEXT EVAL_SPLIT SEQ SEQUENCES
+ * (most that are evaluated). Prints the bits. */
 #include "exec/data.h"
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +11,8 @@
 
 enum { BYTES = 256, CONTEXTS = BYTES * BYTES };
 
-static uint32_t (*count)[BYTES], three[CONTEXTS][2], two_count[BYTES][BYTES], two[BYTES][2], one_count[BYTES], one[2];
+static uint32_t (*count)[BYTES], three[CONTEXTS][2], two_count[BYTES][BYTES], two[BYTES][2], one_count[BYTES],
+    one[2];
 
 static void see(uint32_t *successors, uint32_t seen[2], int c)
 {
@@ -42,7 +44,8 @@ int main(int argc, char **argv)
     double bits = 0;
     for (int64_t i = x.n_train + 1; i <= x.n_train + n; i++) {
         const uint8_t *t = x.token + i;
-        const double p1 = mixed(one_count, one, t[0], 1.0 / BYTES), p2 = mixed(two_count[t[-1]], two[t[-1]], t[0], p1);
+        const double p1 = mixed(one_count, one, t[0], 1.0 / BYTES),
+                     p2 = mixed(two_count[t[-1]], two[t[-1]], t[0], p1);
         bits -= log2(mixed(count[t[-2] << 8 | t[-1]], three[t[-2] << 8 | t[-1]], t[0], p2));
     }
     printf("%.4f\n", bits / (double)n);

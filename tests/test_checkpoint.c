@@ -1,5 +1,5 @@
-/* Checkpoints: what one plan wrote another reads, to the last bit and back again; what is broken is refused by name; what
- * is there under its name is whole, whenever a writer died. */
+/* Checkpoints: what one plan wrote another reads, to the last bit and back again; what is broken is refused
+ * by name; what is there under its name is whole, whenever a writer died. */
 #include "exec/train.h"
 #include "tests/parity.h"
 #include "tests/test.h"
@@ -37,13 +37,16 @@ static void fill_state(struct state *s, const struct parity *p)
         for (int i = 0; i < p->pr.n_param; i++) {
             const struct param *q = &p->pr.param[i];
             if (q->stage != stage) continue;
-            const struct exec_param_slice slice = exec_param_slice(&p->pr, &p->j, q, fold_coord(&p->j.plan, r));
+            const struct exec_param_slice slice =
+                exec_param_slice(&p->pr, &p->j, q, fold_coord(&p->j.plan, r));
             const int64_t n = slice.batch * slice.rows * slice.cols;
             const struct bucket *k = q->g ? exec_param_bucket(&p->pr, q) : NULL;
-            const struct exec_param_owned own = k ? exec_param_owned(&p->pr, &p->j, q, r) : (struct exec_param_owned){ 0, 0 };
+            const struct exec_param_owned own =
+                k ? exec_param_owned(&p->pr, &p->j, q, r) : (struct exec_param_owned){ 0, 0 };
             for (int64_t e = 0; e < n; e++) {
                 const int64_t row = e / slice.cols,
-                              at = exec_param_place(&slice, row / slice.rows, row % slice.rows) + e % slice.cols,
+                              at = exec_param_place(&slice, row / slice.rows, row % slice.rows) +
+                                   e % slice.cols,
                               here = p->pr.buf[q->w].view_at + e;
                 const float v = (float)(at % 4099) + (float)q->name / 64 + (float)(q->layer + 1) / 4096;
                 state_at(s, r, q->w)[e] = v;
@@ -60,9 +63,12 @@ static const char *save(const struct parity *p, const struct state *s, const cha
     struct checkpoint c;
     struct diag d;
     struct arena *a = (struct arena *)(uintptr_t)&p->a;
-    const struct checkpoint_head head = { .step = step, .sequences = 8 * step, .seq = 16, .optimizer = p->j.plan.optimizer };
+    const struct checkpoint_head head = {
+        .step = step, .sequences = 8 * step, .seq = 16, .optimizer = p->j.plan.optimizer
+    };
     ck_assert_msg(checkpoint_begin(&c, a, in_root(a, name), &p->pr, &p->j, &head, &d) == OK, "%s", d.text);
-    for (int r = 0; r < p->j.plan.gpus; r++) ck_assert_msg(checkpoint_shard(&c, s, r, &d) == OK, "%s", d.text);
+    for (int r = 0; r < p->j.plan.gpus; r++)
+        ck_assert_msg(checkpoint_shard(&c, s, r, &d) == OK, "%s", d.text);
     ck_assert_msg(checkpoint_commit(&c, &d) == OK, "%s", d.text);
     return arena_strdup(a, c.dir);
 }
@@ -77,13 +83,18 @@ static void load(struct state *s, struct parity *p, const char *dir)
     checkpoint_close(&c);
 }
 
-static const struct { struct fold one, other; } pairs[] = {
-    { { .name = "one rank", .family = GQA }, { .name = "tp4 kv copied dp2 / ep4", .family = GQA, .tp = 4, .dp = 2, .ep = 4 } },
-    { { .name = "dp8", .family = MLA, .dp = 8 }, { .name = "tp2 cp2 pp2 / ep4", .family = MLA, .tp = 2, .cp = 2, .pp = 2, .ep = 4 } },
+static const struct { struct fold one, other;
+} pairs[] = {
+    { { .name = "one rank", .family = GQA },
+      { .name = "tp4 kv copied dp2 / ep4", .family = GQA, .tp = 4, .dp = 2, .ep = 4 } },
+    { { .name = "dp8", .family = MLA, .dp = 8 },
+      { .name = "tp2 cp2 pp2 / ep4", .family = MLA, .tp = 2, .cp = 2, .pp = 2, .ep = 4 } },
     { { .name = "tied mtp pp2 vpp2", .family = TIED_MTP, .pp = 2, .vpp = 2 },
       { .name = "tied mtp tp2 dp2 / etp2 ep2", .family = TIED_MTP, .tp = 2, .dp = 2, .etp = 2, .ep = 2 } },
-    { { .name = "dense tp2 dp2", .family = DENSE, .tp = 2, .dp = 2 }, { .name = "dense pp4", .family = DENSE, .pp = 4 } },
-    { { .name = "mla dp3 of 24", .family = MLA_ALL, .dp = 2, .etp = 2 }, { .name = "mla cp4 ep4", .family = MLA_ALL, .cp = 4, .ep = 4 } },
+    { { .name = "dense tp2 dp2", .family = DENSE, .tp = 2, .dp = 2 },
+      { .name = "dense pp4", .family = DENSE, .pp = 4 } },
+    { { .name = "mla dp3 of 24", .family = MLA_ALL, .dp = 2, .etp = 2 },
+      { .name = "mla cp4 ep4", .family = MLA_ALL, .cp = 4, .ep = 4 } },
 };
 
 /* From one plan into another: every number is where it says it is. And back: the files are the same bytes. */
@@ -100,15 +111,19 @@ START_TEST(another_plan_reads_the_same_numbers)
     int64_t n = 0, off = 0;
     for (int r = 0; r < t.n_rank; r++) {
         const float *x = (const float *)(void *)t.rank[r], *y = (const float *)(void *)want.rank[r];
-        for (int64_t i = 0; i < t.bytes[fold_coord(&other.j.plan, r).pp] / 4; i++, n++) off += x[i] != y[i] && x[i] != 0;
+        for (int64_t i = 0; i < t.bytes[fold_coord(&other.j.plan, r).pp] / 4; i++, n++)
+            off += x[i] != y[i] && x[i] != 0;
     }
-    ck_assert_msg(off == 0, "%s -> %s: %lld of %lld", pairs[_i].one.name, pairs[_i].other.name, (long long)off, (long long)n);
+    ck_assert_msg(off == 0, "%s -> %s: %lld of %lld", pairs[_i].one.name, pairs[_i].other.name,
+                  (long long)off, (long long)n);
     const char *there = save(&other, &t, "b", 3);
     load(&back, &one, there);
     save(&one, &back, "c", 3);
     for (int r = 0; r < one.j.plan.gpus; r++) {
-        const char *same = arena_printf(&one.a, "cmp -s %s/a/step-00000003/rank-%05d.safetensors %s/c/step-00000003/rank-%05d.safetensors",
-                                        root, r, root, r);
+        const char *same = arena_printf(
+            &one.a,
+            "cmp -s %s/a/step-00000003/rank-%05d.safetensors %s/c/step-00000003/rank-%05d.safetensors", root,
+            r, root, r);
         ck_assert_int_eq(system(same), 0);
     }
     parity_close(&one);
@@ -171,12 +186,17 @@ START_TEST(broken_checkpoints_are_refused)
     unlink(shard);
     refuses(&p, dir, "rank-00001.safetensors");
     /* a manifest that knows of one shard alone */
-    const char *text = "{\"format\":\"moefold checkpoint\",\"version\":1,\"step\":5,\"sequences\":40,\"seq\":16,\"data\":\"\",\"eval_split\":0,\"optimizer\":\"adamw\","
-                       "\"shards\":[{\"file\":\"rank-00000.safetensors\",\"bytes\":%lld,\"hash\":\"%016llx\"}]}";
+    const char *text =
+        "{\"format\":\"moefold "
+        "checkpoint\",\"version\":1,\"step\":5,\"sequences\":40,\"seq\":16,\"data\":\"\",\"eval_split\":0,"
+        "\"optimizer\":\"adamw\","
+        "\"shards\":[{\"file\":\"rank-00000.safetensors\",\"bytes\":%lld,\"hash\":\"%016llx\"}]}";
     struct safetensors one;
-    ck_assert_int_eq(safetensors_open(&one, &p.a, arena_printf(&p.a, "%s/rank-00000.safetensors", dir), &p.d), OK);
+    ck_assert_int_eq(safetensors_open(&one, &p.a, arena_printf(&p.a, "%s/rank-00000.safetensors", dir), &p.d),
+                     OK);
     FILE *f = fopen(arena_printf(&p.a, "%s/manifest.json", dir), "w");
-    fprintf(f, text, (long long)one.map_B, (unsigned long long)checkpoint_hash(CHECKPOINT_HASH, one.map, one.map_B));
+    fprintf(f, text, (long long)one.map_B,
+            (unsigned long long)checkpoint_hash(CHECKPOINT_HASH, one.map, one.map_B));
     fclose(f);
     refuses(&p, dir, "a shard is missing");
     safetensors_close(&one);
@@ -194,16 +214,28 @@ START_TEST(names_are_read_as_they_are_written)
     struct checkpoint_piece p;
     int n;
     ck_assert_int_eq(checkpoint_parse(&p, &n, "layers.2.expert_fc1.m[3,0:16,8:24]"), OK);
-    ck_assert(n == 19 && p.kind == 'm' && p.expert == 3 && p.row == 0 && p.row_end == 16 && p.col == 8 && p.col_end == 24);
-    static const char *const wrong[] = { "", "[", "q.w", "q.w[0,0:1,0:1", "q.w[0,0:1,0:1]x", "q.x[0,0:1,0:1]", "q.w[0,1:1,0:1]",
-                                         "q.w[-1,0:1,0:1]", "q.w[0,0:1,0:99999999999999999]", "q.w[0,0:1]", ".w[0,0:1,0:1]" };
-    for (int i = 0; i < LEN(wrong); i++) ck_assert_msg(checkpoint_parse(&p, &n, wrong[i]) != OK, "%s", wrong[i]);
+    ck_assert(n == 19 && p.kind == 'm' && p.expert == 3 && p.row == 0 && p.row_end == 16 && p.col == 8 &&
+              p.col_end == 24);
+    static const char *const wrong[] = { "",
+                                         "[",
+                                         "q.w",
+                                         "q.w[0,0:1,0:1",
+                                         "q.w[0,0:1,0:1]x",
+                                         "q.x[0,0:1,0:1]",
+                                         "q.w[0,1:1,0:1]",
+                                         "q.w[-1,0:1,0:1]",
+                                         "q.w[0,0:1,0:99999999999999999]",
+                                         "q.w[0,0:1]",
+                                         ".w[0,0:1,0:1]" };
+    for (int i = 0; i < LEN(wrong); i++)
+        ck_assert_msg(checkpoint_parse(&p, &n, wrong[i]) != OK, "%s", wrong[i]);
 }
 END_TEST
 
 /* ---- writers that die ---- */
 
-/* A writer gone after some of its shards leaves the checkpoint before, and the next writer is not in its way. */
+/* A writer gone after some of its shards leaves the checkpoint before, and the next writer is not in its way.
+ */
 START_TEST(a_writer_that_dies_between_shards_leaves_the_one_before)
 {
     struct parity p;
@@ -216,8 +248,11 @@ START_TEST(a_writer_that_dies_between_shards_leaves_the_one_before)
     const pid_t child = fork();
     if (child == 0) {
         struct checkpoint c;
-        const struct checkpoint_head head = { .step = 2, .sequences = 16, .seq = 16, .optimizer = OPTIMIZER_ADAMW };
-        if (checkpoint_begin(&c, &p.a, in_root(&p.a, "a"), &p.pr, &p.j, &head, &p.d) == OK) checkpoint_shard(&c, &s, 0, &p.d);
+        const struct checkpoint_head head = {
+            .step = 2, .sequences = 16, .seq = 16, .optimizer = OPTIMIZER_ADAMW
+        };
+        if (checkpoint_begin(&c, &p.a, in_root(&p.a, "a"), &p.pr, &p.j, &head, &p.d) == OK)
+            checkpoint_shard(&c, &s, 0, &p.d);
         _exit(0);
     }
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
@@ -242,7 +277,12 @@ END_TEST
 static struct train_ask train_ask_of(struct parity *p, struct data *x)
 {
     *x = data_of_text(p->ask.text, p->ask.text_n);
-    return (struct train_ask){ .data = x, .steps = 8, .traced = 1, .timeout_s = 60, .save_every = 1, .keep = 2,
+    return (struct train_ask){ .data = x,
+                               .steps = 8,
+                               .traced = 1,
+                               .timeout_s = 60,
+                               .save_every = 1,
+                               .keep = 2,
                                .root = in_root(&p->a, "checkpoints") };
 }
 
@@ -299,7 +339,9 @@ START_TEST(a_checkpoint_that_cannot_be_written_leaves_the_one_before)
     fill_state(&s, &p);
     const char *whole = save(&p, &s, "a", 1);
     struct checkpoint c;
-    const struct checkpoint_head head = { .step = 2, .sequences = 16, .seq = 16, .optimizer = OPTIMIZER_ADAMW };
+    const struct checkpoint_head head = {
+        .step = 2, .sequences = 16, .seq = 16, .optimizer = OPTIMIZER_ADAMW
+    };
     ck_assert_int_eq(checkpoint_begin(&c, &p.a, in_root(&p.a, "a"), &p.pr, &p.j, &head, &p.d), OK);
     ck_assert_int_eq(symlink("/dev/full", arena_printf(&p.a, "%s/rank-00000.safetensors", c.part)), 0);
     ck_assert_int_eq(checkpoint_shard(&c, &s, 0, &p.d), ERR_IO);

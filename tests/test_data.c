@@ -1,5 +1,5 @@
-/* Tokens: which ones a sequence holds, that a pass takes each sequence once, that nothing depends on who asks; files of
- * both kinds; and the learning rate, which is a function of the step as they are. */
+/* Tokens: which ones a sequence holds, that a pass takes each sequence once, that nothing depends on who
+ * asks; files of both kinds; and the learning rate, which is a function of the step as they are. */
 #include "exec/data.h"
 #include "exec/lr.h"
 #include "tests/test.h"
@@ -92,7 +92,8 @@ static int put(uint8_t *to, uint64_t v, int bytes)
     return bytes;
 }
 
-/* Three sequences of 5, 0 and 40 tokens, in documents that end at sequences 1 and 3, as Megatron-LM's writer lays them. */
+/* Three sequences of 5, 0 and 40 tokens, in documents that end at sequences 1 and 3, as Megatron-LM's writer
+ * lays them. */
 static int index_make(uint8_t *to, int code, int token_B)
 {
     static const int length[] = { 5, 0, 40 };
@@ -183,12 +184,15 @@ static int near(double x, double want)
 START_TEST(rates_rise_hold_and_fall)
 {
     struct plan p = { .lr = 2, .lr_warmup = 10, .lr_steps = 110, .lr_min = 0.1, .lr_cooldown = 0.2 };
-    ck_assert(near(lr_at(&p, 0), 0.2) && near(lr_at(&p, 9), 2) && near(lr_at(&p, 10), 2) && near(lr_at(&p, 999), 2));
+    ck_assert(near(lr_at(&p, 0), 0.2) && near(lr_at(&p, 9), 2) && near(lr_at(&p, 10), 2) &&
+              near(lr_at(&p, 999), 2));
     p.lr_decay = LR_DECAY_COSINE;
-    ck_assert(near(lr_at(&p, 4), 1) && near(lr_at(&p, 10), 2) && near(lr_at(&p, 60), 1.1) && near(lr_at(&p, 110), 0.2));
+    ck_assert(near(lr_at(&p, 4), 1) && near(lr_at(&p, 10), 2) && near(lr_at(&p, 60), 1.1) &&
+              near(lr_at(&p, 110), 0.2));
     ck_assert(near(lr_at(&p, 35), 0.2 + 1.8 * (1 + cos(acos(-1) / 4)) / 2) && near(lr_at(&p, 5000), 0.2));
     p.lr_decay = LR_DECAY_WSD;
-    ck_assert(near(lr_at(&p, 87), 2) && near(lr_at(&p, 88), 2) && near(lr_at(&p, 99), 1.1) && near(lr_at(&p, 110), 0.2));
+    ck_assert(near(lr_at(&p, 87), 2) && near(lr_at(&p, 88), 2) && near(lr_at(&p, 99), 1.1) &&
+              near(lr_at(&p, 110), 0.2));
     p.lr_steps = 5;                                     /* over before it rose */
     ck_assert(near(lr_at(&p, 3), 0.8) && near(lr_at(&p, 20), 0.2));
 }
@@ -196,8 +200,10 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { a_pass_takes_every_sequence_once, passes_and_seeds_have_orders_of_their_own,
-                                   evaluation_is_apart_and_in_order, a_pair_of_megatron_is_read,
-                                   a_broken_index_is_refused, rates_rise_hold_and_fall };
+    const TTest *const tests[] = {
+        a_pass_takes_every_sequence_once, passes_and_seeds_have_orders_of_their_own,
+        evaluation_is_apart_and_in_order, a_pair_of_megatron_is_read,
+        a_broken_index_is_refused,        rates_rise_hold_and_fall
+    };
     return test_main("data", tests, LEN(tests), 60);
 }

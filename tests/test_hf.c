@@ -1,5 +1,6 @@
-/* Truth from outside: small checkpoints that transformers wrote (tests/data/hf/make.py made them and PyTorch's answers). Read,
- * run, and written back: logits, gradients and bytes. And upcycling: an MoE made of a dense checkpoint begins at its loss. */
+/* Truth from outside: small checkpoints that transformers wrote (tests/data/hf/make.py made them and
+ * PyTorch's answers). Read, run, and written back: logits, gradients and bytes. And upcycling: an MoE made of
+ * a dense checkpoint begins at its loss. */
 #include "exec/exec_param.h"
 #include "exec/hf.h"
 #include "exec/train.h"
@@ -42,7 +43,8 @@ START_TEST(what_was_read_is_written_back)
     struct arena a = { 0 };
     struct diag d;
     make_root();
-    const char *from = arena_printf(&a, DATA "%s", models[_i]), *dir = imported(&a, from), *to = arena_printf(&a, "%s/back", root);
+    const char *from = arena_printf(&a, DATA "%s", models[_i]), *dir = imported(&a, from),
+               *to = arena_printf(&a, "%s/back", root);
     ck_assert_msg(hf_export(&a, dir, to, &d) == OK, "%s", d.text);
     run_shell(arena_printf(&a, "cmp %s/model.safetensors %s/model.safetensors", from, to));
     run_shell(arena_printf(&a, "cmp %s/config.json %s/config.json", from, to));
@@ -51,17 +53,20 @@ START_TEST(what_was_read_is_written_back)
 }
 END_TEST
 
-/* Without the layout that import left, a layout and a config.json are made; what they say is the same model. */
+/* Without the layout that import left, a layout and a config.json are made; what they say is the same model.
+ */
 START_TEST(what_was_never_theirs_is_written_too)
 {
     struct arena a = { 0 };
     struct diag d;
     struct model m, again;
     make_root();
-    const char *dir = imported(&a, arena_printf(&a, DATA "%s", models[_i])), *to = arena_printf(&a, "%s/made", root);
+    const char *dir = imported(&a, arena_printf(&a, DATA "%s", models[_i])),
+               *to = arena_printf(&a, "%s/made", root);
     run_shell(arena_printf(&a, "rm %s/hf.json && mv %s %s/before", dir, dir, root));
     ck_assert_msg(hf_export(&a, arena_printf(&a, "%s/before", root), to, &d) == OK, "%s", d.text);
-    run_shell(arena_printf(&a, "cmp %s/before/rank-00000.safetensors %s/rank-00000.safetensors", root, imported(&a, to)));
+    run_shell(arena_printf(&a, "cmp %s/before/rank-00000.safetensors %s/rank-00000.safetensors", root,
+                           imported(&a, to)));
     ck_assert_int_eq(model_read(&m, &a, arena_printf(&a, "%s/before/model.yaml", root), &d), OK);
     ck_assert_int_eq(model_read(&again, &a, arena_printf(&a, "%s/model.yaml", dir), &d), OK);
     strcpy(again.name, m.name);
@@ -91,7 +96,8 @@ static enum err keep_logits(const struct call *c)
     const struct operand x = c->read[0];
     if (c->at.tp == 0 && c->at.cp == 0 && c->at.dp == 0) {      /* one rank: the others run beside it */
         logit_cols = (int)x.cols;
-        if (x.rows * x.cols <= (int64_t)LEN(logits)) memcpy(logits, x.p, (size_t)(x.rows * x.cols) * sizeof(float));
+        if (x.rows * x.cols <= (int64_t)LEN(logits))
+            memcpy(logits, x.p, (size_t)(x.rows * x.cols) * sizeof(float));
     }
     return backend_cpu_launch[OP_XENT_MAX](c);
 }
@@ -109,13 +115,16 @@ static void keep_arena(void *user, int rank, int step, const struct unroll *u, c
     memcpy(s->arena[rank], arena, (size_t)u->arena_B);
 }
 
-static void trial_run(struct trial *s, const char *dir, const char *flags, const uint8_t *text, int64_t text_n)
+static void trial_run(struct trial *s, const char *dir, const char *flags, const uint8_t *text,
+                      int64_t text_n)
 {
     static launch *backend[OP_KIND_COUNT];
     struct checkpoint_file c;
     *s = (struct trial){ 0 };
-    test_job(&s->j, &s->a, arena_printf(&s->a, "model %s/model.yaml system host capacity worst mbs 1 seq 32 optimizer sgd lr 0 %s",
-                                        dir, flags));
+    test_job(&s->j, &s->a,
+             arena_printf(&s->a,
+                          "model %s/model.yaml system host capacity worst mbs 1 seq 32 optimizer sgd lr 0 %s",
+                          dir, flags));
     program_build(&s->pr, &s->a, &s->j);
     s->u = arena_alloc(&s->a, (size_t)s->pr.n_stage * sizeof *s->u);
     ck_assert_msg(unroll_all(s->u, &s->a, &s->pr, &s->d) == OK, "%s", s->d.text);
@@ -128,8 +137,15 @@ static void trial_run(struct trial *s, const char *dir, const char *flags, const
     checkpoint_close(&c);
     memcpy(backend, backend_cpu_launch, sizeof backend);
     backend[OP_XENT_MAX] = keep_logits;
-    const struct exec_ask ask = { .steps = 1, .text = text, .text_n = text_n, .poison = 1, .timeout_s = 60, .backend = backend,
-                                  .user = s, .before = put_state, .after_step = keep_arena };
+    const struct exec_ask ask = { .steps = 1,
+                                  .text = text,
+                                  .text_n = text_n,
+                                  .poison = 1,
+                                  .timeout_s = 60,
+                                  .backend = backend,
+                                  .user = s,
+                                  .before = put_state,
+                                  .after_step = keep_arena };
     ck_assert_msg(exec_run(&s->r, &s->a, &s->pr, s->u, &s->j, &ask, &s->d) == OK, "%s", s->d.text);
 }
 
@@ -143,10 +159,14 @@ static void gradients_agree(struct trial *s, const char *model)
 {
     struct safetensors want;
     struct hf_tensor *all;
-    const char *type = strcmp(model, "qwen3-moe") == 0 ? "qwen3_moe" : strcmp(model, "deepseek-v3") == 0 ? "deepseek_v3" : model;
+    const char *type = strcmp(model, "qwen3-moe") == 0     ? "qwen3_moe"
+                       : strcmp(model, "deepseek-v3") == 0 ? "deepseek_v3"
+                                                           : model;
     const int n = hf_tensors(&all, &s->a, &s->pr, &s->j.model, type);
     int seen = 0;
-    ck_assert_msg(safetensors_open(&want, &s->a, arena_printf(&s->a, DATA "%s/truth/gradient.safetensors", model), &s->d) == OK,
+    ck_assert_msg(safetensors_open(&want, &s->a,
+                                   arena_printf(&s->a, DATA "%s/truth/gradient.safetensors", model),
+                                   &s->d) == OK,
                   "%s", s->d.text);
     for (int i = 0; i < n; i++) {
         const struct param *q = &s->pr.param[all[i].param];
@@ -155,7 +175,8 @@ static void gradients_agree(struct trial *s, const char *model)
         ck_assert_msg(t != NULL, "%s", all[i].name);
         const int64_t count = safetensors_elements(t);
         float *whole = arena_alloc(&s->a, (size_t)exec_param_elements(q) * sizeof *whole);
-        float *x = arena_alloc(&s->a, (size_t)count * sizeof *x), *y = arena_alloc(&s->a, (size_t)count * sizeof *y);
+        float *x = arena_alloc(&s->a, (size_t)count * sizeof *x),
+              *y = arena_alloc(&s->a, (size_t)count * sizeof *y);
         exec_param_gather(whole, &s->pr, s->u, &s->j, all[i].param, 1, s->arena);
         hf_turn(x, whole + ((int64_t)all[i].expert * q->rows + all[i].row) * q->cols, &all[i], 1);
         ck_assert_int_eq(safetensors_floats(y, &want, t, 0, count, &s->d), OK);
@@ -164,11 +185,13 @@ static void gradients_agree(struct trial *s, const char *model)
             off += ((double)x[k] - (double)y[k]) * ((double)x[k] - (double)y[k]);
             norm += (double)y[k] * (double)y[k];
         }
-        ck_assert_msg(sqrt(off) <= 1e-3 * sqrt(norm) && (norm > 0 || q->batch), "%s, %s: off by %.3g of its norm %.3g", model,
-                      all[i].name, sqrt(off / norm), sqrt(norm));
+        ck_assert_msg(sqrt(off) <= 1e-3 * sqrt(norm) && (norm > 0 || q->batch),
+                      "%s, %s: off by %.3g of its norm %.3g", model, all[i].name, sqrt(off / norm),
+                      sqrt(norm));
         seen++;
     }
-    ck_assert_int_eq(seen, want.n - (s->j.model.selection_bias ? s->j.model.layers - s->j.model.dense_layers : 0));
+    ck_assert_int_eq(seen,
+                     want.n - (s->j.model.selection_bias ? s->j.model.layers - s->j.model.dense_layers : 0));
     safetensors_close(&want);
 }
 
@@ -182,17 +205,20 @@ START_TEST(logits_and_gradients_are_pytorchs)
     struct diag d;
     make_root();
     const char *model = models[_i / LEN(plans)], *dir = imported(&a, arena_printf(&a, DATA "%s", model));
-    ck_assert_msg(safetensors_open(&want, &a, arena_printf(&a, DATA "%s/truth/logits.safetensors", model), &d) == OK, "%s", d.text);
+    ck_assert_msg(
+        safetensors_open(&want, &a, arena_printf(&a, DATA "%s/truth/logits.safetensors", model), &d) == OK,
+        "%s", d.text);
     const struct safetensors_tensor *token = safetensors_find(&want, "token");
     float y[SEQ * VOCAB], loss;
     ck_assert_int_eq(safetensors_floats(y, &want, safetensors_find(&want, "logits"), 0, SEQ * VOCAB, &d), OK);
     ck_assert_int_eq(safetensors_floats(&loss, &want, safetensors_find(&want, "loss"), 0, 1, &d), OK);
     trial_run(&s, dir, plans[_i % LEN(plans)], want.data + token->at_B, token->bytes);
-    ck_assert_msg(fabs(s.r.step[0].loss - (double)loss) <= 1e-4, "%s: loss %.7g, PyTorch's %.7g", model, s.r.step[0].loss,
-                  (double)loss);
+    ck_assert_msg(fabs(s.r.step[0].loss - (double)loss) <= 1e-4, "%s: loss %.7g, PyTorch's %.7g", model,
+                  s.r.step[0].loss, (double)loss);
     double most = 0;
     for (int r = 0; r < SEQ && s.j.plan.gpus == 1; r++)
-        for (int c = 0; c < VOCAB; c++) most = fmax(most, fabs((double)logits[r * logit_cols + c] - (double)y[r * VOCAB + c]));
+        for (int c = 0; c < VOCAB; c++)
+            most = fmax(most, fabs((double)logits[r * logit_cols + c] - (double)y[r * VOCAB + c]));
     ck_assert_msg(most <= 1e-4, "%s: a logit is off by %.3g", model, most);
     gradients_agree(&s, model);
     safetensors_close(&want);
@@ -204,9 +230,13 @@ END_TEST
 
 /* ---- upcycling ---- */
 
-static const struct { struct upcycle_ask ask; const char *plan; } upcycled[] = {
-    { { 4, 2, 1, 7, NULL }, "gpus 1 gbs 1" }, { { 8, 3, 1, 8, NULL }, "gpus 2 gbs 2 ep 2" }, { { 8, 2, 2, 9, NULL }, "gpus 1 gbs 1" },
-    { { 8, 4, 2, 10, NULL }, "gpus 4 gbs 4 ep 4" }, { { 12, 4, 4, 11, NULL }, "gpus 2 gbs 1 tp 2 etp 2" },
+static const struct { struct upcycle_ask ask; const char *plan;
+} upcycled[] = {
+    { { 4, 2, 1, 7, NULL }, "gpus 1 gbs 1" },
+    { { 8, 3, 1, 8, NULL }, "gpus 2 gbs 2 ep 2" },
+    { { 8, 2, 2, 9, NULL }, "gpus 1 gbs 1" },
+    { { 8, 4, 2, 10, NULL }, "gpus 4 gbs 4 ep 4" },
+    { { 12, 4, 4, 11, NULL }, "gpus 2 gbs 1 tp 2 etp 2" },
 };
 
 START_TEST(an_upcycled_model_begins_at_its_parents_loss)
@@ -224,8 +254,8 @@ START_TEST(an_upcycled_model_begins_at_its_parents_loss)
     trial_run(&moe, arena_printf(&a, "%s/step-00000000", ask.root), upcycled[_i].plan, text, LEN(text));
     trial_run(&dense, dir, arena_printf(&a, "gpus 1 gbs %d", moe.j.plan.gbs), text, LEN(text));
     ck_assert_int_eq(moe.j.model.experts, ask.experts);
-    ck_assert_msg(fabs(moe.r.step[0].loss - dense.r.step[0].loss) <= 1e-5, "%s: loss %.7g, the parent's %.7g", upcycled[_i].plan,
-                  moe.r.step[0].loss, dense.r.step[0].loss);
+    ck_assert_msg(fabs(moe.r.step[0].loss - dense.r.step[0].loss) <= 1e-5, "%s: loss %.7g, the parent's %.7g",
+                  upcycled[_i].plan, moe.r.step[0].loss, dense.r.step[0].loss);
     trial_close(&moe);
     trial_close(&dense);
     drop_root(&a);
@@ -241,14 +271,18 @@ START_TEST(wrong_checkpoints_are_refused)
     struct diag d;
     make_root();
     const char *at = arena_printf(&a, "%s/hf", root);
-    run_shell(arena_printf(&a, "mkdir %s && cp " DATA "mixtral/config.json " DATA "llama/model.safetensors %s", at, at));
+    run_shell(arena_printf(
+        &a, "mkdir %s && cp " DATA "mixtral/config.json " DATA "llama/model.safetensors %s", at, at));
     ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
     ck_assert_msg(strstr(d.text, "the config's model needs") != NULL, "%s", d.text);
-    run_shell(arena_printf(&a, "cp " DATA "mixtral/model.safetensors %s && sed -i 's/\"num_local_experts\": 4/\"num_local_experts\": 3/' %s/config.json",
+    run_shell(arena_printf(&a,
+                           "cp " DATA "mixtral/model.safetensors %s && sed -i 's/\"num_local_experts\": "
+                                      "4/\"num_local_experts\": 3/' %s/config.json",
                            at, at));
     ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
     ck_assert_msg(strstr(d.text, "gate.weight is 4 x 16") != NULL, "%s", d.text);
-    run_shell(arena_printf(&a, "cp " DATA "mixtral/config.json %s && truncate -s 9000 %s/model.safetensors", at, at));
+    run_shell(arena_printf(&a, "cp " DATA "mixtral/config.json %s && truncate -s 9000 %s/model.safetensors",
+                           at, at));
     ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
     ck_assert_msg(strstr(d.text, "cut short") != NULL, "%s", d.text);
     ck_assert_int_eq(hf_import(&a, "/nowhere", root, &d), ERR_IO);

@@ -1,5 +1,5 @@
-/* Training in pieces: a run that was stopped and resumed is the run that was not, in the same plan to the bit, in another
- * to 1e-5; evaluation sees the same loss under every plan and changes nothing. */
+/* Training in pieces: a run that was stopped and resumed is the run that was not, in the same plan to the
+ * bit, in another to 1e-5; evaluation sees the same loss under every plan and changes nothing. */
 #include "exec/train.h"
 #include "tests/parity.h"
 #include "tests/test.h"
@@ -54,7 +54,8 @@ static void resume(struct train_result *r, struct parity *p, struct train_ask as
 {
     struct checkpoint_file c;
     const char *dir;
-    ck_assert_msg(checkpoint_find(&dir, &p->a, arena_printf(&p->a, "%s/step-%08d", root, CUT), &p->d) == OK, "%s", p->d.text);
+    ck_assert_msg(checkpoint_find(&dir, &p->a, arena_printf(&p->a, "%s/step-%08d", root, CUT), &p->d) == OK,
+                  "%s", p->d.text);
     ck_assert_msg(checkpoint_open(&c, &p->a, dir, &p->d) == OK, "%s", p->d.text);
     ask.resume = &c;
     run(r, p, ask);
@@ -68,12 +69,23 @@ static int close_to(double x, double want, double relative)
     return fabs(x - want) <= relative * fabs(want);
 }
 
-static const struct { struct fold one, other; } pairs[] = {
-    { { .name = "gqa", .family = GQA_ALL }, { .name = "tp2 dp2 / ep4", .family = GQA_ALL, .tp = 2, .dp = 2, .ep = 4 } },
-    { { .name = "pp2 cp2 / ep2", .family = MLA_ALL, .pp = 2, .cp = 2, .ep = 2 }, { .name = "dp4 / etp2", .family = MLA_ALL, .dp = 4, .etp = 2 } },
-    { { .name = "woven pp2 vpp2 tp2 / ep2", .family = GQA_ALL, .pp = 2, .vpp = 2, .tp = 2, .ep = 2, .woven = 1, .split = 1 },
+static const struct { struct fold one, other;
+} pairs[] = {
+    { { .name = "gqa", .family = GQA_ALL },
+      { .name = "tp2 dp2 / ep4", .family = GQA_ALL, .tp = 2, .dp = 2, .ep = 4 } },
+    { { .name = "pp2 cp2 / ep2", .family = MLA_ALL, .pp = 2, .cp = 2, .ep = 2 },
+      { .name = "dp4 / etp2", .family = MLA_ALL, .dp = 4, .etp = 2 } },
+    { { .name = "woven pp2 vpp2 tp2 / ep2",
+        .family = GQA_ALL,
+        .pp = 2,
+        .vpp = 2,
+        .tp = 2,
+        .ep = 2,
+        .woven = 1,
+        .split = 1 },
       { .name = "cp2", .family = GQA_ALL, .cp = 2 } },
-    { { .name = "dense tied pp2 dp2", .family = DENSE, .pp = 2, .dp = 2 }, { .name = "dense tied tp2", .family = DENSE, .tp = 2 } },
+    { { .name = "dense tied pp2 dp2", .family = DENSE, .pp = 2, .dp = 2 },
+      { .name = "dense tied tp2", .family = DENSE, .tp = 2 } },
     { { .name = "bf16 tp2 dp2 / ep2", .family = GQA_ALL, .tp = 2, .dp = 2, .ep = 2, .bf16 = 1 },
       { .name = "bf16 pp2 / ep1", .family = GQA_ALL, .pp = 2, .bf16 = 1 } },
 };
@@ -94,8 +106,8 @@ START_TEST(a_resumed_run_is_the_run)
     for (int i = 0; i < CUT; i++) ck_assert(first.step[i].loss == r.step[i].loss);
     for (int i = 0; i < STEPS - CUT; i++) {
         const struct exec_step *want = &r.step[CUT + i], *x = &rest.step[i], *y = &elsewhere.step[i];
-        ck_assert_msg(x->loss == want->loss && x->grad_norm == want->grad_norm, "%s, step %d: %.9g, not %.9g", pairs[_i].one.name,
-                      CUT + i, x->loss, want->loss);
+        ck_assert_msg(x->loss == want->loss && x->grad_norm == want->grad_norm, "%s, step %d: %.9g, not %.9g",
+                      pairs[_i].one.name, CUT + i, x->loss, want->loss);
         const double off = pairs[_i].one.bf16 ? 1e-2 : 1e-5;
         ck_assert_msg(close_to(y->loss, want->loss, off) && close_to(y->mtp_loss, want->mtp_loss, off) &&
                           close_to(y->grad_norm, want->grad_norm, 4 * off),
@@ -110,7 +122,8 @@ START_TEST(a_resumed_run_is_the_run)
 }
 END_TEST
 
-/* At a rate of 0 the training loss of a sequence is its evaluation loss: the forward program is the same arithmetic. */
+/* At a rate of 0 the training loss of a sequence is its evaluation loss: the forward program is the same
+ * arithmetic. */
 START_TEST(evaluation_is_the_loss_of_training)
 {
     struct parity p;
@@ -131,11 +144,12 @@ START_TEST(evaluation_is_the_loss_of_training)
     ask.steps = ask.evals = 1;
     ck_assert_msg(train_run(&e, &p.a, &p.pr, p.u, &p.j, &ask, &p.d) == OK, "%s", p.d.text);
     double loss = 0, mtp = 0;
-    for (int i = 0; i < r.n_step; i++) loss += r.step[i].loss / r.n_step, mtp += r.step[i].mtp_loss / r.n_step;
+    for (int i = 0; i < r.n_step; i++)
+        loss += r.step[i].loss / r.n_step, mtp += r.step[i].mtp_loss / r.n_step;
     ck_assert_int_eq(e.n_eval, 1);
     ck_assert_int_eq(e.eval[0].tokens, seqs * p.j.plan.seq);
-    ck_assert_msg(close_to(e.eval[0].loss, loss, 1e-6) && close_to(e.eval[0].mtp_loss, mtp, 1e-6), "%s: %.9g, not %.9g",
-                  pairs[_i].one.name, e.eval[0].loss, loss);
+    ck_assert_msg(close_to(e.eval[0].loss, loss, 1e-6) && close_to(e.eval[0].mtp_loss, mtp, 1e-6),
+                  "%s: %.9g, not %.9g", pairs[_i].one.name, e.eval[0].loss, loss);
     parity_close(&p);
 }
 END_TEST
@@ -151,7 +165,9 @@ START_TEST(a_loss_that_is_no_number_ends_the_run_and_keeps_what_was)
     p.j.plan.lr = 1e9;
     p.j.plan.clip = 0;
     const struct data x = data_cut(&p);
-    const struct train_ask ask = { .data = &x, .steps = 50, .traced = 1, .timeout_s = 60, .save_every = 1, .keep = 2, .root = root };
+    const struct train_ask ask = {
+        .data = &x, .steps = 50, .traced = 1, .timeout_s = 60, .save_every = 1, .keep = 2, .root = root
+    };
     ck_assert_int_eq(train_run(&r, &p.a, &p.pr, p.u, &p.j, &ask, &p.d), ERR_NO);
     ck_assert_msg(strstr(p.d.text, "lower lr") != NULL, "%s", p.d.text);
     ck_assert(r.n_step > 1 && isfinite(r.step[0].loss) && !isfinite(r.step[r.n_step - 1].grad_norm));

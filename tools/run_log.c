@@ -31,8 +31,8 @@ static enum err keep_lines(const char *path, int64_t first, struct diag *d)
     return e;
 }
 
-enum err run_log_open(struct run_log *l, struct arena *a, const char *dir, const struct job *j, int64_t first, int64_t steps,
-                      struct diag *d)
+enum err run_log_open(struct run_log *l, struct arena *a, const char *dir, const struct job *j, int64_t first,
+                      int64_t steps, struct diag *d)
 {
     const struct plan *p = &j->plan;
     *l = (struct run_log){ .path = arena_printf(a, "%s/metrics.jsonl", dir), .job = j, .steps = steps,
@@ -59,9 +59,10 @@ static void end_line(struct run_log *l)
 static void show(const struct run_log *l, int64_t step, const struct exec_step *s, double tokens_per_s)
 {
     const double left_s = l->spent_s / (double)l->done * (double)(l->steps - step - 1);
-    fprintf(stderr, "\rstep %lld of %lld, loss %.4f, %.0f tokens/s, %.4f TFLOPS, %d:%02d:%02d left %s", (long long)step + 1,
-            (long long)l->steps, s->loss, tokens_per_s, l->flop / s->step_s / l->job->plan.gpus / 1e12, (int)(left_s / 3600),
-            (int)fmod(left_s / 60, 60), (int)fmod(left_s, 60), step + 1 == l->steps ? "\n" : "");
+    fprintf(stderr, "\rstep %lld of %lld, loss %.4f, %.0f tokens/s, %.4f TFLOPS, %d:%02d:%02d left %s",
+            (long long)step + 1, (long long)l->steps, s->loss, tokens_per_s,
+            l->flop / s->step_s / l->job->plan.gpus / 1e12, (int)(left_s / 3600), (int)fmod(left_s / 60, 60),
+            (int)fmod(left_s, 60), step + 1 == l->steps ? "\n" : "");
 }
 
 void run_log_step(void *user, int64_t step, const struct exec_step *s)
@@ -92,8 +93,8 @@ void run_log_eval(void *user, const struct train_eval *e)
     put_number(l->f, "eval_bits_per_token", e->loss / log(2));
     end_line(l);
     if (l->progress)
-        fprintf(stderr, "%safter %lld steps: evaluation loss %.4f, %.4f bits a token\n", e->step < l->steps ? "\n" : "",
-                (long long)e->step, e->loss, e->loss / log(2));
+        fprintf(stderr, "%safter %lld steps: evaluation loss %.4f, %.4f bits a token\n",
+                e->step < l->steps ? "\n" : "", (long long)e->step, e->loss, e->loss / log(2));
 }
 
 enum err run_log_close(struct run_log *l, struct diag *d)
@@ -101,5 +102,7 @@ enum err run_log_close(struct run_log *l, struct diag *d)
     if (!l->f) return OK;
     const int lost = fclose(l->f) != 0 || l->lost;
     l->f = NULL;
-    return lost ? fail(d, ERR_IO, "%.300s: lines of it could not be written: the disk is full, or it went away", l->path) : OK;
+    return lost ? fail(d, ERR_IO,
+                       "%.300s: lines of it could not be written: the disk is full, or it went away", l->path)
+                : OK;
 }

@@ -1,6 +1,6 @@
-/* moefold run: trains under a plan on this machine and leaves a directory that `compare` reads: plan.yaml (the
- * plan, every option), trace.mft (one span per op that happened), metrics.jsonl (one line a step), checkpoints/ (when
- * asked for), run.json (the answer). */
+/* moefold run: trains under a plan on this machine and leaves a directory that `compare` reads: plan.yaml
+ * (the plan, every option), trace.mft (one span per op that happened), metrics.jsonl (one line a step),
+ * checkpoints/ (when asked for), run.json (the answer). */
 #include "exec/hf.h"
 #include "exec/lr.h"
 #include "exec/train.h"
@@ -25,36 +25,67 @@ struct run_flags {
     char data[512], out[512], resume[512];
 };
 static const struct opt flags[] = {
-    { .key = "ranks", ARGS_INT(struct run_flags, ranks, 0, 1024, "0"),
+    { .key = "ranks",
+      ARGS_INT(struct run_flags, ranks, 0, 1024, "0"),
       .help = "the plan's gpus; 0: as in the plan" },
-    { .key = "steps", ARGS_INT(struct run_flags, steps, 1, 1000000, "10"), .help = "optimizer steps, those before a resumed checkpoint counted" },
-    { .key = "trace-steps", ARGS_INT(struct run_flags, traced, 1, 1000, "20"),
+    { .key = "steps",
+      ARGS_INT(struct run_flags, steps, 1, 1000000, "10"),
+      .help = "optimizer steps, those before a resumed checkpoint counted" },
+    { .key = "trace-steps",
+      ARGS_INT(struct run_flags, traced, 1, 1000, "20"),
       .help = "the first steps whose spans are kept for compare" },
-    { .key = "data", ARGS_TEXT(struct run_flags, data, ""),
-      .help = "train on a text (a byte is a token) or a pair .bin .idx of Megatron-LM; default: as resumed, or a built-in text" },
-    { .key = "eval-split", .type = OPT_NUMBER, ARGS_AT(struct run_flags, eval_split), .lo = 0, .hi = 0.9, .def = "auto",
-      .words = as_before, .help = "the end of the data that is evaluated, not trained on; auto: as resumed, or 0" },
-    { .key = "eval-every", ARGS_INT(struct run_flags, eval_every, 0, 1000000000, "0"),
+    { .key = "data",
+      ARGS_TEXT(struct run_flags, data, ""),
+      .help = "train on a text (a byte is a token) or a pair .bin .idx of Megatron-LM; default: as resumed, "
+              "or a built-in text" },
+    { .key = "eval-split",
+      .type = OPT_NUMBER,
+      ARGS_AT(struct run_flags, eval_split),
+      .lo = 0,
+      .hi = 0.9,
+      .def = "auto",
+      .words = as_before,
+      .help = "the end of the data that is evaluated, not trained on; auto: as resumed, or 0" },
+    { .key = "eval-every",
+      ARGS_INT(struct run_flags, eval_every, 0, 1000000000, "0"),
       .help = "steps between evaluations; 0: one after the last step" },
-    { .key = "eval-steps", ARGS_INT(struct run_flags, eval_steps, 0, 1000000, "0"),
+    { .key = "eval-steps",
+      ARGS_INT(struct run_flags, eval_steps, 0, 1000000, "0"),
       .help = "steps of gbs sequences in one; 0: the whole split" },
-    { .key = "save-every", ARGS_INT(struct run_flags, save_every, 0, 1000000000, "0"),
+    { .key = "save-every",
+      ARGS_INT(struct run_flags, save_every, 0, 1000000000, "0"),
       .help = "steps between checkpoints in OUT/checkpoints, one after the last step; 0: none" },
-    { .key = "keep", ARGS_INT(struct run_flags, keep, 1, 1000000, "2"), .help = "newest checkpoints that stay" },
-    { .key = "resume", ARGS_TEXT(struct run_flags, resume, ""),
+    { .key = "keep",
+      ARGS_INT(struct run_flags, keep, 1, 1000000, "2"),
+      .help = "newest checkpoints that stay" },
+    { .key = "resume",
+      ARGS_TEXT(struct run_flags, resume, ""),
       .help = "go on from a checkpoint, or the newest of a run's directory, under its plan, PLAN or flags" },
-    { .key = "out", ARGS_TEXT(struct run_flags, out, "moefold-run"),
+    { .key = "out",
+      ARGS_TEXT(struct run_flags, out, "moefold-run"),
       .help = "directory for plan, trace and metrics" },
-    { .key = "timeout", .type = OPT_NUMBER, .unit = UNIT_S, ARGS_AT(struct run_flags, timeout_s), .lo = 0.1,
-      .hi = 86400, .def = "120 s", .help = "a rank that comes later than this to a collective breaks the run" },
+    { .key = "timeout",
+      .type = OPT_NUMBER,
+      .unit = UNIT_S,
+      ARGS_AT(struct run_flags, timeout_s),
+      .lo = 0.1,
+      .hi = 86400,
+      .def = "120 s",
+      .help = "a rank that comes later than this to a collective breaks the run" },
     { .key = "backend", ARGS_NAME(struct run_flags, backend, backends, "cpu"), .help = "who computes" },
-    { .key = "kernels", ARGS_NAME(struct run_flags, kernels, kernel_kinds, "fast"),
+    { .key = "kernels",
+      ARGS_NAME(struct run_flags, kernels, kernel_kinds, "fast"),
       .help = "whose arithmetic: this CPU's vector code, or the plain loops that define it" },
     { .key = "comm", ARGS_NAME(struct run_flags, comm, comms, "shm"), .help = "who communicates" },
-    { .key = "ranks-as", ARGS_NAME(struct run_flags, ranks_as, rank_kinds, "thread"), .help = "what a rank is" },
+    { .key = "ranks-as",
+      ARGS_NAME(struct run_flags, ranks_as, rank_kinds, "thread"),
+      .help = "what a rank is" },
 };
 
-struct step_row { int32_t step; double loss, mtp_loss, grad_norm, lr, step_s, tokens_per_s, tflops, flop_per_s; };
+struct step_row {
+    int32_t step;
+    double loss, mtp_loss, grad_norm, lr, step_s, tokens_per_s, tflops, flop_per_s;
+};
 static const struct report_col step_cols[] = {
     { "step", "step", REPORT_INT, offsetof(struct step_row, step) },
     { "loss", "loss", REPORT_SIX, offsetof(struct step_row, loss) },
@@ -104,7 +135,8 @@ static enum err embedded_text(struct data *x, struct diag *d)
     return fail(d, ERR_IO, "--data: no text was built in; name a file");
 }
 
-static enum err open_data(struct data *x, struct arena *a, const struct run_flags *f, const struct plan *p, struct diag *d)
+static enum err open_data(struct data *x, struct arena *a, const struct run_flags *f, const struct plan *p,
+                          struct diag *d)
 {
     TRY(*f->data ? data_open(x, a, f->data, f->eval_split, d) : embedded_text(x, d));
     x->n_train = *f->data ? x->n_train : x->n - (int64_t)(f->eval_split * (double)x->n);
@@ -122,8 +154,8 @@ static int given(const struct args *args, const char *key)
     return 0;
 }
 
-/* The checkpoint's own plan when no other is named, and its model. Where flags change the fold, what the plan had resolved
- * for the old one is open again. */
+/* The checkpoint's own plan when no other is named, and its model. Where flags change the fold, what the plan
+ * had resolved for the old one is open again. */
 static enum err take_plan(struct args *args, struct arena *a, const char *dir)
 {
     static const char *const fold[] = { "gpus", "tp", "cp", "pp", "vpp", "etp", "ep", "gbs", "mbs" };
@@ -140,7 +172,8 @@ static enum err take_plan(struct args *args, struct arena *a, const char *dir)
     return OK;
 }
 
-static enum err open_checkpoint(struct run *r, struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
+static enum err open_checkpoint(struct run *r, struct arena *a, struct args *args, struct run_flags *f,
+                                struct diag *d)
 {
     const char *dir;
     if (!*f->resume) return OK;
@@ -154,20 +187,23 @@ static enum err open_checkpoint(struct run *r, struct arena *a, struct args *arg
 
 /* ---- the run ---- */
 
-/* The checkpoint's model, kept beside the run's plan: checkpoints go, and what is left behind must say what ran. */
+/* The checkpoint's model, kept beside the run's plan: checkpoints go, and what is left behind must say what
+ * ran. */
 static enum err keep_model(struct run *r, struct arena *a, const char *out, struct diag *d)
 {
     struct plan *p = &r->job.plan;
     const char *own = arena_printf(a, "%s/model.yaml", out), *text = model_text(a, &r->job.model);
     if (!r->ask.resume || strcmp(p->model, arena_printf(a, "%s/model.yaml", r->from.dir)) != 0) return OK;
     if (strlen(own) >= sizeof p->model)
-        return fail(d, ERR_CONFIG, "--out: %.100s...: is longer than the name of a model may be (%d): give a shorter one", out,
-                    (int)sizeof p->model - 1);
+        return fail(d, ERR_CONFIG,
+                    "--out: %.100s...: is longer than the name of a model may be (%d): give a shorter one",
+                    out, (int)sizeof p->model - 1);
     strcpy(p->model, own);
     return save_text(own, text, strlen(text), d);
 }
 
-static enum err prepare(struct run *r, struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
+static enum err prepare(struct run *r, struct arena *a, struct args *args, struct run_flags *f,
+                        struct diag *d)
 {
     struct plan *p = &r->job.plan;
     TRY(open_checkpoint(r, a, args, f, d));
@@ -196,8 +232,9 @@ static struct step_row *step_rows(struct arena *a, const struct run *r)
         const struct exec_step *s = &r->r.step[i];
         const double flop_per_s = flop / s->step_s / p->gpus;
         const int64_t step = r->r.first_step + i;
-        row[i] = (struct step_row){ (int32_t)step, s->loss, s->mtp_loss, s->grad_norm, lr_at(p, step), s->step_s, tokens / s->step_s,
-                                    flop_per_s / 1e12, flop_per_s };
+        row[i] = (struct step_row){ (int32_t)step,      s->loss,           s->mtp_loss,
+                                    s->grad_norm,       lr_at(p, step),    s->step_s,
+                                    tokens / s->step_s, flop_per_s / 1e12, flop_per_s };
     }
     return row;
 }
@@ -216,7 +253,8 @@ static struct sum_row sum_up(struct arena *a, const struct run *r, const char *o
     return s;
 }
 
-static enum err save_all(const struct run *r, const json_t *doc, struct arena *a, const char *out, struct diag *d)
+static enum err save_all(const struct run *r, const json_t *doc, struct arena *a, const char *out,
+                         struct diag *d)
 {
     const char *plan = plan_text(a, &r->job.plan);
     TRY(save_text(arena_printf(a, "%s/plan.yaml", out), plan, strlen(plan), d));
@@ -231,34 +269,47 @@ static void show_steps(struct arena *a, const struct report_list *steps)
     const int left_out = steps->n_row > SHOWN ? steps->n_row - SHOWN : 0;
     last.row = (const char *)steps->row + (size_t)left_out * steps->row_B;
     last.n_row -= left_out;
-    report_table(left_out ? arena_printf(a, "The last %d of %d steps", last.n_row, steps->n_row) : "Steps", &last, -1);
+    report_table(left_out ? arena_printf(a, "The last %d of %d steps", last.n_row, steps->n_row) : "Steps",
+                 &last, -1);
 }
 
 static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
 {
     const struct checkpoint_file *resume = r->ask.resume;
-    r->ask = (struct train_ask){
-        .data = &r->data, .data_name = f->data, .eval_split = f->eval_split, .steps = f->steps, .traced = f->traced,
-        .timeout_s = f->timeout_s, .kernels = f->kernels ? &kernels_ref : NULL, .evals = f->eval_split > 0,
-        .eval_every = f->eval_every, .eval_steps = f->eval_steps, .save_every = f->save_every, .keep = f->keep,
-        .root = arena_printf(a, "%s/checkpoints", f->out), .resume = resume,
-        .carry = hf_carried, .user = &r->log, .on_step = run_log_step,
-        .on_eval = run_log_eval
-    };
+    r->ask = (struct train_ask){ .data = &r->data,
+                                 .data_name = f->data,
+                                 .eval_split = f->eval_split,
+                                 .steps = f->steps,
+                                 .traced = f->traced,
+                                 .timeout_s = f->timeout_s,
+                                 .kernels = f->kernels ? &kernels_ref : NULL,
+                                 .evals = f->eval_split > 0,
+                                 .eval_every = f->eval_every,
+                                 .eval_steps = f->eval_steps,
+                                 .save_every = f->save_every,
+                                 .keep = f->keep,
+                                 .root = arena_printf(a, "%s/checkpoints", f->out),
+                                 .resume = resume,
+                                 .carry = hf_carried,
+                                 .user = &r->log,
+                                 .on_step = run_log_step,
+                                 .on_eval = run_log_eval };
 }
 
-/* What was done is saved and shown also when the run ended early, by numbers that left the range of floats; then `ran` is
- * the answer. */
-static enum err show(struct arena *a, const struct args *args, const struct run_flags *f, const struct run *r, enum err ran,
-                     struct diag *d)
+/* What was done is saved and shown also when the run ended early, by numbers that left the range of floats;
+ * then `ran` is the answer. */
+static enum err show(struct arena *a, const struct args *args, const struct run_flags *f, const struct run *r,
+                     enum err ran, struct diag *d)
 {
-    const struct report_list steps = { step_cols, LEN(step_cols), step_rows(a, r), sizeof(struct step_row), r->r.n_step };
-    const struct report_list evals = { eval_cols, LEN(eval_cols), r->r.eval, sizeof(struct train_eval), r->r.n_eval };
+    const struct report_list steps = { step_cols, LEN(step_cols), step_rows(a, r), sizeof(struct step_row),
+                                       r->r.n_step };
+    const struct report_list evals = { eval_cols, LEN(eval_cols), r->r.eval, sizeof(struct train_eval),
+                                       r->r.n_eval };
     const int whole = ran == OK;
     const struct sum_row sum = whole ? sum_up(a, r, f->out) : (struct sum_row){ 0 };
     struct diag saved;
-    json_t *doc = json_pack("{s:o,s:o,s:o}", "plan", answer_plan(a, &r->job.plan), "steps", report_rows(&steps), "evals",
-                            report_rows(&evals));
+    json_t *doc = json_pack("{s:o,s:o,s:o}", "plan", answer_plan(a, &r->job.plan), "steps",
+                            report_rows(&steps), "evals", report_rows(&evals));
     if (whole) report_keys(doc, sum_cols, LEN(sum_cols), &sum);
     const enum err e = whole ? save_all(r, doc, a, f->out, &saved) : OK;
     if (e == OK && args->json) {

@@ -9,13 +9,19 @@ struct upcycle_flags { int32_t experts, topk, granularity, seed; char out[512]; 
 static const struct opt flags[] = {
     { .key = "experts", ARGS_INT(struct upcycle_flags, experts, 1, 65536, "8"), .help = "of every layer" },
     { .key = "topk", ARGS_INT(struct upcycle_flags, topk, 1, 1024, "2"), .help = "experts a token uses" },
-    { .key = "granularity", ARGS_INT(struct upcycle_flags, granularity, 1, 1024, "1"),
+    { .key = "granularity",
+      ARGS_INT(struct upcycle_flags, granularity, 1, 1024, "1"),
       .help = "narrow experts that an MLP is cut into; divides experts and topk" },
-    { .key = "seed", ARGS_INT(struct upcycle_flags, seed, 0, 2147483647, "1234"), .help = "of the new routers" },
-    { .key = "out", ARGS_TEXT(struct upcycle_flags, out, "moefold-upcycle"), .help = "directory that gets the checkpoint" },
+    { .key = "seed",
+      ARGS_INT(struct upcycle_flags, seed, 0, 2147483647, "1234"),
+      .help = "of the new routers" },
+    { .key = "out",
+      ARGS_TEXT(struct upcycle_flags, out, "moefold-upcycle"),
+      .help = "directory that gets the checkpoint" },
 };
 
-static enum err answer(struct arena *a, const char *path, const struct upcycle_flags *f, int json, struct diag *d)
+static enum err answer(struct arena *a, const char *path, const struct upcycle_flags *f, int json,
+                       struct diag *d)
 {
     const struct upcycle_ask ask = { f->experts, f->topk, f->granularity, f->seed, f->out };
     const char *dir, *made = arena_printf(a, "%s/step-00000000", f->out);
@@ -28,9 +34,14 @@ static enum err answer(struct arena *a, const char *path, const struct upcycle_f
 
 enum err verb_upcycle(int argc, char **argv, struct diag *d)
 {
-    static const struct args_spec spec = { .verb = "upcycle", .words = "CHECKPOINT", .flag = flags, .n_flag = LEN(flags),
-                                           .min_words = 1, .max_words = 1,
-                                           .what = "make an MoE of a dense checkpoint, or of a run's newest" };
+    static const struct args_spec spec = { .verb = "upcycle",
+                                           .words = "CHECKPOINT",
+                                           .flag = flags,
+                                           .n_flag = LEN(flags),
+                                           .min_words = 1,
+                                           .max_words = 1,
+                                           .what =
+                                               "make an MoE of a dense checkpoint, or of a run's newest" };
     struct upcycle_flags f;
     struct arena a = { 0 };
     struct args args;
