@@ -228,6 +228,15 @@ expect 2 validate runs.csv --rules ./bad.yaml;  says "bad.yaml"
 answers 0 "by.none.rows by.full.median" validate runs.csv --by recompute
 expect 2 validate runs.csv --by colour;         says "colour"
 
+# ---- systems from NCCL ----
+nccl=$(dirname "$hf")/nccl
+answers 0 "system from" import $nccl/h100.xml --from nccl-topo --system h100-sxm -o topo.yaml
+expect 0 import $nccl/all_reduce_8.txt --from nccl-tests --system ./topo.yaml -o measured.yaml
+expect 0 predict --model qwen3-30b-a3b --system ./measured.yaml --gpus 16 --ep 8 --seq 4096 --gbs 64 --fsdp 1
+expect 2 import $nccl/h100.xml --from nccl-topo;                        says "--system"
+expect 2 import $nccl/h100.xml --from nccl-tests --system h100-sxm;     says "h100.xml"
+expect 2 import $nccl/all_reduce_8.txt --from nccl-topo --system h100-sxm; says "txt:1:"
+
 # ---- completion, man ----
 expect 0 completion bash
 cp out moefold.bash

@@ -3,6 +3,7 @@
 #include "exec/hf.h"
 #include "tools/args.h"
 #include "tools/megatron.h"
+#include "tools/nccl.h"
 #include "tools/report.h"
 #include "tools/save.h"
 #include "tools/verb.h"
@@ -10,13 +11,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum import_from { IMPORT_HF, IMPORT_MEGATRON, IMPORT_BRIDGE };
-static const char *const import_names[] = { "hf", "megatron", "bridge", NULL };
+enum import_from { IMPORT_HF, IMPORT_MEGATRON, IMPORT_BRIDGE, IMPORT_NCCL_TOPO, IMPORT_NCCL_TESTS };
+static const char *const import_names[] = { "hf", "megatron", "bridge", "nccl-topo", "nccl-tests", NULL };
 
 struct import_flags { int32_t from; char out[256]; };
 static const struct opt flags[] = {
     { .key = "from", ARGS_NAME(struct import_flags, from, import_names, "hf"),
-      .help = "hf: a directory, or config.json alone; megatron: a launch script; bridge: a recipe in YAML" },
+      .help = "hf: a directory, or config.json alone; megatron: a launch script; bridge: a recipe in YAML; "
+              "nccl-topo, nccl-tests: a system, over --system" },
     { .key = "out", ARGS_TEXT(struct import_flags, out, ""),
       .help = "also -o: write it there; a checkpoint: the directory that gets it, else moefold-import" },
 };
@@ -83,8 +85,8 @@ static enum err read_file(char **text, struct arena *a, const char *path, struct
     fclose(file);
     if (bad) return fail(d, ERR_CONFIG, "%s: cannot be read: give a file", path);
     if (more)
-        return fail(d, ERR_CONFIG, "%s: is larger than %d bytes: is this a launch script?", path, MOST_B);
-    if (memchr(at, 0, n)) return fail(d, ERR_CONFIG, "%s: holds a zero byte: is this a launch script?", path);
+        return fail(d, ERR_CONFIG, "%s: is larger than %d bytes: is this the right file?", path, MOST_B);
+    if (memchr(at, 0, n)) return fail(d, ERR_CONFIG, "%s: holds a zero byte: is this the right file?", path);
     return OK;
 }
 
@@ -121,6 +123,37 @@ static enum err from_megatron(struct arena *a, const struct args *args, const st
     return OK;
 }
 
+/* ---- a system ---- */
+
+static const char *asked(const struct args *args, const char *key)
+{
+    for (int i = args->n_plan - 1; i >= 0; i--)
+        if (strcmp(args->plan[i][0], key) == 0) return args->plan[i][1];
+    return NULL;
+}
+
+static enum err from_nccl(struct arena *a, const struct args *args, const struct import_flags *f, struct diag *d)
+{
+    const char *base = asked(args, "system");
+    struct nccl_said said;
+    struct system s;
+    char *text = "";
+    if (!base)
+        return fail(d, ERR_CONFIG, "--system is missing: name the one whose other figures are kept, such as --system h100-sxm");
+    TRY(system_read(&s, a, base, d));
+    TRY(read_file(&text, a, args->word[0], d));
+    TRY(f->from == IMPORT_NCCL_TOPO ? nccl_topo(&s, &said, a, args->word[0], text, strlen(text), d)
+                                    : nccl_tests(&s, &said, a, args->word[0], text, d));
+    snprintf(s.name, sizeof s.name, "%.50s", arena_printf(a, "%s-%s", s.name, import_names[f->from]));
+    const char *yaml = arena_printf(a, "# %s, and from %s:\n", base, args->word[0]);
+    for (int i = 0; i < said.n; i++) yaml = arena_printf(a, "%s#   %s\n", yaml, said.text[i]);
+    yaml = arena_printf(a, "%s%s", yaml, nccl_system_text(a, &s));
+    if (!args->json) return give(f, yaml, "the system", d);
+    if (*f->out) TRY(save_text(f->out, yaml, strlen(yaml), d));
+    report_document(json_pack("{s:s,s:s}", "from", import_names[f->from], "system", yaml));
+    return OK;
+}
+
 enum err verb_import(int argc, char **argv, struct diag *d)
 {
     static const struct args_spec spec = {
@@ -138,7 +171,9 @@ enum err verb_import(int argc, char **argv, struct diag *d)
     struct args args;
     enum err e = args_parse(&args, &f, &spec, &a, argc, argv, d);
     if (e == OK && args.help) args_help(&spec, &args);
-    else if (e == OK) e = f.from == IMPORT_HF ? from_hf(&a, &args, &f, d) : from_megatron(&a, &args, &f, d);
+    else if (e == OK) e = f.from == IMPORT_HF            ? from_hf(&a, &args, &f, d)
+                          : f.from >= IMPORT_NCCL_TOPO ? from_nccl(&a, &args, &f, d)
+                                                       : from_megatron(&a, &args, &f, d);
     arena_free(&a);
     return e;
 }
