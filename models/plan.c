@@ -77,6 +77,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "dropless, drop:cf1, padded:cf1; balanced, zipf:S, dirichlet:A, worst")                                \
     X("vocab-extra", INT, vocab_extra, 0, 0, 0, 1024, "0",                                                   \
       "entries the tokenizer adds before padding (Megatron's null tokenizer: 1)")                            \
+    X("data-workers", INT, data_workers, 0, 0, 0, 1024, "0", "processes of each rank that load data: host memory") \
     X("domain-gpus", INT, domain_gpus, 0, plan_auto_0, 1, GPUS, "auto", "GPUs used of each NVLink domain")   \
     X("lr", NUMBER, lr, 0, 0, 0, 1e6, "1e-3", "learning rate")                                               \
     X("lr-decay", NAME, lr_decay, plan_decays, 0, 0, 0, "constant", "after the warm-up; wsd: straight, at the end")  \

@@ -41,6 +41,7 @@ struct plan {
     double capacity;                                /* 0: the stack's; PLAN_CAPACITY_WORST: worst                */
     char load[64];                                  /* routing, as routing.h spells it                           */
     int32_t vocab_extra;                            /* entries that the tokenizer adds to the model's            */
+    int32_t data_workers;                           /* processes beside each rank that load data, on the host    */
     int32_t domain_gpus;                            /* GPUs used of each NVLink domain; 0: chosen                */
     double lr, weight_decay, beta1, beta2, adam_eps, clip;      /* of the optimizer; clip 0: none                */
     int32_t lr_decay, lr_warmup, lr_steps;          /* enum lr_decay; steps; steps at whose end it is done, 0: of the run */

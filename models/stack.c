@@ -88,6 +88,7 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
     X("reserve_low", NUMBER, reserve_low, 0, NONE, 0, 1, "0",                                                \
       "least share that the allocator reserves beyond what is allocated: what must fit")                     \
     X("reserve_high", NUMBER, reserve_high, 0, NONE, 0, 1, "0", "most, where nothing is short")              \
+    X("data_worker", NUMBER, data_worker_B, 0, B, 0, 1e15, "0 B", "host memory of a process that loads data")     \
     X("overhead", NUMBER, overhead_B, 0, B, 0, 1e12, 0, "bytes the software holds beside the program")
 
 const struct opt stack_opts[] = {

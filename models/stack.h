@@ -78,6 +78,7 @@ struct stack {
     int32_t router_lists;                   /* masks, indices and maps of the router stay until backward              */
     int32_t keep_fc2;                       /* probabilities are applied to FC2's output, which stays                 */
     double reserve_low, reserve_high;       /* shares that the allocator reserves beyond what is allocated            */
+    double data_worker_B;                   /* host memory of a process that loads data (plan.data_workers)           */
     double overhead_B;                      /* what the software itself holds, on top of system.overhead_B            */
 };
 

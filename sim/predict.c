@@ -136,8 +136,11 @@ static void judge(struct predict *r, const struct job *j)
     if (r->feasible || r->reason[0]) return;
     if (!on_host) {
         snprintf(r->reason, sizeof r->reason,
-                 "the host of %s would hold %.2f GiB of each GPU, it has %.2f GiB for one: offload less",
-                 j->system.name, r->host_B * gib, j->system.host_memory_B * gib);
+                 "the host of %s, not the GPU: it would hold %.2f GiB for each GPU and has %.2f GiB (%.2f of %d data workers, "
+                 "%d on a host): fewer of these, or offload less",
+                 j->system.name, r->host_B * gib, j->system.host_memory_B * gib,
+                 j->plan.data_workers * j->stack.data_worker_B * gib, j->plan.data_workers,
+                 j->plan.data_workers * j->system.gpus_per_host);
         return;
     }
     snprintf(r->reason, sizeof r->reason,
@@ -168,6 +171,7 @@ static void memory_of(struct predict *r, struct arena *a, const struct cost *c, 
         }
         if (r->stage[s].peak_B > r->stage[r->worst_stage].peak_B) r->worst_stage = s;
     }
+    r->host_B += c->job->plan.data_workers * c->job->stack.data_worker_B;
     const int w = r->worst_stage;
     r->live_B = k[w].live_B;
     r->arena_B = arena_B[w];

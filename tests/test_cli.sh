@@ -121,6 +121,12 @@ answers 0 "curve[].value curve[].days curve[].usd curve[].tokens_per_s" predict 
 answers 0 "sensitivity[].key sensitivity[].gain sensitivity[].gain_per_unit sensitivity[].feasible" predict deepseek-v3-256-gb200 --sensitivity
 grep -q '"gain": -' out && bad "a better machine is slower"
 grep -q '"gain": 0.0[0-9]*[1-9]' out || bad "no better machine is faster"
+# Host memory is told apart from the device's (G05): 8 workers of 4 ranks; what fits on the GPU still does.
+answers 1 "host.peak_gib reason advice.changes[].flags" predict deepseek-v3-256-gb200 --data-workers 64
+grep -q '"reason": "the host of gb200-nvl72, not the GPU:.* 256 on a host' out || bad "host memory is not told apart"
+[ "$(sed -n 's/.*"flags": "\(.*\)".*/\1/p' out | head -1)" = "--data-workers 32" ] || bad "fewer data workers are no advice"
+answers 0 "host.peak_gib" predict deepseek-v3-256-gb200 --data-workers 8
+grep -q '"peak_gib": 32.0' out || bad "8 data workers of 4 GiB are not 32 GiB"
 expect 2 predict tiny-moe-8 --vary gpu.memory=1..4;   says "--vary"
 expect 2 predict tiny-moe-8 --vary nvlink.domain=1..4; says "nvlink.domain"
 expect 2 predict tiny-moe-8 --vary lr=0..4;           says "0"

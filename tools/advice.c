@@ -84,6 +84,17 @@ static void add_folds(struct attempts *all)
     }
 }
 
+/* Of the host's memory. */
+static void add_workers(struct attempts *all)
+{
+    for (int n = all->j->plan.data_workers / 2; all->j->plan.data_workers > 0; n /= 2) {
+        add_degree(all, "data-workers", n, 0);
+        if (n == 0) break;
+    }
+    if (all->j->plan.offload_modules || all->j->plan.offload_layers || all->j->plan.offload_optimizer > 0)
+        add_one(all, "offload", "none");
+}
+
 static void add_recompute(struct attempts *all)
 {
     const struct plan *p = &all->j->plan;
@@ -165,7 +176,7 @@ static int attempt_try(struct attempts *all, struct attempt *t)
         const char *flags = "";
         for (int i = 0; i < t->n; i++)
             flags = arena_printf(all->a, "%s%s--%s %s", flags, i ? " " : "", t->set[i][0], t->set[i][1]);
-        t->row = (struct advice_row){ t->what, flags, r.feasible, j->plan.gpus, t->parts, was_B - peak_B, peak_B,
+        t->row = (struct advice_row){ t->what, flags, r.feasible, j->plan.gpus, t->parts, all->tried, was_B - peak_B, peak_B,
                                       r.step_s, 1 - r.tokens_per_s_gpu / all->r->tokens_per_s_gpu };
     }
     arena_free(&scratch);
@@ -179,6 +190,7 @@ static int by_worth(const void *a, const void *b)
     if (x->fits && x->gpus != y->gpus) return (x->gpus > y->gpus) - (x->gpus < y->gpus);
     if (x->fits && x->n != y->n) return x->n - y->n;
     if (x->fits && x->slower != y->slower) return x->slower < y->slower ? -1 : 1;
+    if (x->fits) return x->order - y->order;
     if (x->saves_B != y->saves_B) return x->saves_B > y->saves_B ? -1 : 1;
     return strcmp(x->change, y->change);
 }
@@ -276,11 +288,14 @@ void advice_of(struct advice *v, struct arena *a, const struct args *args, const
     all.one = arena_alloc(a, (TRIES + 1) * sizeof *all.one);
     *v = (struct advice){ 0 };
     say_bound(v, a, j, r);
-    add_folds(&all);
-    add_recompute(&all);
-    add_states(&all);
-    add_offload(&all);
-    add_gpus(&all);
+    add_workers(&all);
+    if (r->stage[r->worst_stage].peak_B > r->capacity_B || r->host_B <= j->system.host_memory_B) {
+        add_folds(&all);
+        add_recompute(&all);
+        add_states(&all);
+        add_offload(&all);
+        add_gpus(&all);
+    }
     try_all(&all);
     if (all.n && !all.one[0].row.fits) combine(&all);
     v->tried = all.tried;

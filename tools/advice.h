@@ -9,7 +9,7 @@
  * not fit. slower: loss of tokens/s/GPU, a share; below 0 a gain. */
 struct advice_row {
     const char *change, *flags;
-    int32_t fits, gpus, n;                  /* n: options changed                                                  */
+    int32_t fits, gpus, n, order;           /* n: changes; order: lesser ones come first                           */
     double saves_B, peak_B, step_s, slower;
 };
 extern const struct report_col advice_cols[];

@@ -73,7 +73,7 @@ const int megatron_n_means = LEN(megatron_means);
 const char *const megatron_apart[] = {
     "model",    "system", "stack",       "gpus",        "vpp",        "layout",      "schedule",
     "layers",   "mtp",    "recompute",   "cuda-graph",  "high-first", "high-last",   "offload",
-    "capacity", "load",   "vocab-extra", "domain-gpus", "lr-min",     "lr-cooldown", NULL,
+    "capacity", "load",   "vocab-extra", "domain-gpus", "data-workers", "lr-min",     "lr-cooldown", NULL,
 };
 
 void megatron_add(struct megatron_args *args, struct arena *a, const char *flag, const char *value)
