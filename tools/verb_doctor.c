@@ -4,6 +4,7 @@
 #include "tools/args.h"
 #include "tools/report.h"
 #include "tools/verb.h"
+#include <glob.h>
 #include <stddef.h>
 #include <unistd.h>
 
@@ -22,6 +23,32 @@ static const struct { const char *what, *used_by, *path[5]; } files[] = {
     { "NVIDIA driver", "nothing yet", { "/proc/driver/nvidia/version", "/dev/nvidiactl" } },
     { "MPI", "nothing yet", { "/usr/bin/mpirun", "/usr/local/bin/mpirun", "/opt/openmpi/bin/mpirun" } },
 };
+
+/* Things that are there once for each entry of a folder of the kernel's. */
+static const struct { const char *what, *used_by, *pattern; } entries[] = {
+    { "NVIDIA GPUs", "nothing yet", "/proc/driver/nvidia/gpus/*" },
+    { "InfiniBand ports", "nothing yet", "/sys/class/infiniband/*/ports/*" },
+};
+
+static struct doctor_check check_entries(int i, struct arena *a)
+{
+    glob_t found = { 0 };
+    const size_t n = glob(entries[i].pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    globfree(&found);
+    return (struct doctor_check){ entries[i].what, n > 0, n ? arena_printf(a, "%zu", n) : "none", entries[i].used_by };
+}
+
+/* The widest vectors of this CPU. */
+static const char *vectors(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return "AVX-512";
+    if (__builtin_cpu_supports("avx2")) return "AVX2";
+    return "SSE2";
+#else
+    return "of this architecture";
+#endif
+}
 
 static struct doctor_check check_file(int i)
 {
@@ -56,6 +83,8 @@ static int collect(struct doctor_check *to, struct arena *a)
                                      "run: one thread a rank and stream" };
     to[n++] = (struct doctor_check){ "memory", 1, units_human(arena_alloc(a, 32), 32, memory_B, UNIT_B),
                                      "run: all ranks' arenas" };
+    to[n++] = (struct doctor_check){ "CPU vectors", 1, vectors(), "run: kernels" };
+    for (int i = 0; i < LEN(entries); i++) to[n++] = check_entries(i, a);
     for (int i = 0; i < LEN(files); i++) to[n++] = check_file(i);
     to[n++] = (struct doctor_check){ "built with", 1, built_with(), "" };
     to[n++] = (struct doctor_check){ "built-in files", cfg_embedded_n > 0, arena_printf(a, "%d", cfg_embedded_n),
@@ -66,7 +95,7 @@ static int collect(struct doctor_check *to, struct arena *a)
 enum err verb_doctor(int argc, char **argv, struct diag *d)
 {
     static const struct args_spec spec = { .verb = "doctor", .words = "", .what = "what this machine can do" };
-    struct doctor_check check[4 + LEN(files)];
+    struct doctor_check check[5 + LEN(entries) + LEN(files)];
     struct arena a = { 0 };
     struct args args;
     enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);
