@@ -116,7 +116,10 @@ START_TEST(bounds_hold)
     double sum[2] = { 0, 0 };
     static struct search_point point[65536];
     setting_read(&t, bounded[_i].flags);
-    if (bounded[_i].small) t.job->system.issue_s = 0, t.job->model.tied = bounded[_i].small > 1;
+    if (bounded[_i].small) {
+        t.job->system.issue_s = t.job->system.call_s = t.job->stack.step_s = 0;
+        t.job->model.tied = bounded[_i].small > 1;
+    }
     search_space_init(&t.space, &t.arena, t.job, t.fixed);
     struct search_views v;
     search_view_init(&v, &t.arena, &t.space);
