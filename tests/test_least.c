@@ -34,7 +34,8 @@ END_TEST
 /* A plan's weights, gradients and states on all its GPUs are never less than the bound takes. */
 START_TEST(no_plan_is_below)
 {
-    static const char *const flags[] = { "", "moments fp8", "grads bf16 master remainder", "fsdp 1", "optimizer sgd" };
+    static const char *const flags[] = { "", "moments fp8", "grads bf16 master remainder", "fsdp 1",
+        "optimizer sgd" };
     for (int i = 0; i < LEN(flags); i++) {
         struct arena a = { 0 };
         struct job *j = arena_alloc(&a, sizeof *j);

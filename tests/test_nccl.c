@@ -17,7 +17,8 @@ static enum err read_one(struct system *s, struct arena *a, const char *name, co
 {
     struct nccl_said said;
     const int xml = strstr(name, ".xml") != NULL;
-    const enum err e = xml ? nccl_topo(s, &said, a, name, text, strlen(text), d) : nccl_tests(s, &said, a, name, text, d);
+    const enum err e = xml ? nccl_topo(s, &said, a, name, text, strlen(text), d) : nccl_tests(s, &said, a,
+        name, text, d);
     if (e == OK) ck_assert_int_gt(said.n, 0);
     return e;
 }
@@ -56,10 +57,12 @@ START_TEST(tests)
     struct arena a = { 0 };
     const struct system base = system_of(&a, "h100-sxm"), one = imported(&a, "h100-sxm", "all_reduce_8.txt"),
                         two = imported(&a, "h100-sxm", "alltoall_16.txt");
-    ck_assert_double_eq_tol(one.eff_nvls, 478.9 * 9 / 14 / 450, 1e-3);         /* a rank sends n + 1 parts, not 2 (n - 1) */
+    ck_assert_double_eq_tol(one.eff_nvls, 478.9 * 9 / 14 / 450, 1e-3);         /* a rank sends n + 1 parts,
+                                                                                  not 2 (n - 1) */
     ck_assert_double_eq(one.eff_nvlink, base.eff_nvlink);
     ck_assert_double_eq_tol(one.nvlink_call_s, 40e-6 - base.kernel_s - 14 * base.nvlink_latency_s, 2e-7);
-    ck_assert_double_eq_tol(two.eff_nic_alltoall, 60.0 * 8 / 15 / 50, 1e-3);   /* 8 of 15 peers are on the other host */
+    ck_assert_double_eq_tol(two.eff_nic_alltoall, 60.0 * 8 / 15 / 50, 1e-3);   /* 8 of 15 peers are on the
+                                                                                  other host */
     arena_free(&a);
 }
 END_TEST
@@ -78,7 +81,8 @@ START_TEST(written_and_read)
         ck_assert_msg(system_fill(&back, &c, &d) == OK, "%s", d.text);
         for (int k = 0; k < system_n_opt; k++)
             if (system_opts[k].type == OPT_NUMBER)
-                ck_assert_double_eq(*(double *)((char *)&s + system_opts[k].at), *(double *)((char *)&back + system_opts[k].at));
+                ck_assert_double_eq(*(double *)((char *)&s + system_opts[k].at),
+                    *(double *)((char *)&back + system_opts[k].at));
         ck_assert_int_eq(s.domain, back.domain);
     }
     arena_free(&a);
@@ -91,7 +95,8 @@ static void refused(const char *base, const char *name, const char *text, const 
     struct system s = system_of(&a, base);
     struct diag d = { 0 };
     ck_assert_msg(read_one(&s, &a, name, text, &d) == ERR_CONFIG, "passed: %s", text);
-    ck_assert_msg(strstr(d.text, says) && !strchr(d.text, '\n') && strncmp(d.text, name, strlen(name)) == 0, "'%s' lacks '%s'",
+    ck_assert_msg(strstr(d.text, says) && !strchr(d.text, '\n') && strncmp(d.text, name, strlen(name)) == 0,
+        "'%s' lacks '%s'",
                   d.text, says);
     arena_free(&a);
 }
@@ -107,14 +112,17 @@ START_TEST(refusals)
     refused("h100-sxm", "x.xml", "<system>\n <gpu sm=\"ninety\"/></system>", ":2:2: sm is 'ninety'");
     refused("h100-sxm", "x.xml", "<system><gpu/></system>", "absent");
     refused("h100-sxm", "x.xml", "<system><gpu sm=\"90\"/><gpu sm=\"80\"/></system>", "generations");
-    refused("h100-sxm", "x.xml", "<system><gpu sm=\"90\"><nvlink count=\"2\"/></gpu><gpu sm=\"90\"/></system>", "GPU 1 has 0");
+    refused("h100-sxm", "x.xml", "<system><gpu sm=\"90\"><nvlink count=\"2\"/></gpu><gpu "
+        "sm=\"90\"/></system>", "GPU 1 has 0");
     refused("h100-sxm", "x.xml", "<!DOCTYPE s [<!ENTITY e \"x\">]><system>&e;</system>", "document type");
     refused("h100-sxm", "x.txt", "", "which collective");
     refused("h100-sxm", "alltoall.txt", "", "no row");
     refused("h100-sxm", "alltoall.txt", "1024 256 float none -1 9.0 1.0 1.0 0", "0 ranks");
     refused("h100-sxm", "alltoall.txt", "12 13 float", ":1: not a row");
-    refused("h100-sxm", "alltoall.txt", arena_printf(&a, "%s1024 256 float none -1 9.0 1.0 900.0 0", ranks), "more than the link");
-    refused("h100-sxm", "alltoall.txt", arena_printf(&a, "%s1024 256 float none -1 nan 1.0 90.0 0", ranks), "no machine");
+    refused("h100-sxm", "alltoall.txt", arena_printf(&a, "%s1024 256 float none -1 9.0 1.0 900.0 0", ranks),
+        "more than the link");
+    refused("h100-sxm", "alltoall.txt", arena_printf(&a, "%s1024 256 float none -1 nan 1.0 90.0 0", ranks),
+        "no machine");
     arena_free(&a);
 }
 END_TEST
@@ -142,7 +150,8 @@ START_TEST(damaged)
             if (read_one(&s, &own, names[f], text, &d) == OK) {
                 ck_assert_msg(system_check(&s, &d) == OK, "%s", d.text);
             } else {
-                ck_assert_msg(d.text[0] && !strchr(d.text, '\n') && strncmp(d.text, names[f], strlen(names[f])) == 0, "'%s'", d.text);
+                ck_assert_msg(d.text[0] && !strchr(d.text, '\n') && strncmp(d.text, names[f],
+                    strlen(names[f])) == 0, "'%s'", d.text);
                 ck_assert_int_eq(memcmp(&s, &base, sizeof s), 0);
                 bad++;
             }

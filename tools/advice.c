@@ -1,6 +1,6 @@
-/* Tries what a person would: more GPUs, more stages or shards, modules recomputed, states in fewer bytes, the host's
- * memory. Each is the same plan with options on top, read, checked and predicted like any other; what is refused is no
- * advice. When no single change fits, the largest savings are put together, one after the other. */
+/* Tries what a person would: more GPUs, more stages or shards, modules recomputed, states in fewer bytes, the
+ * host's memory. Each is the same plan with options on top, read, checked and predicted like any other; what is
+ * refused is no advice. When no single change fits, the largest savings are put together, one after the other. */
 #include "tools/advice.h"
 #include "sim/least.h"
 #include "tools/vary.h"
@@ -103,7 +103,8 @@ static void add_recompute(struct attempts *all)
     for (int m = 0; m < RECOMPUTE_FULL; m++) {
         char text[128];
         struct plan other = *p;
-        if (!(all->j->stack.recomputes >> m & 1) || p->recompute >> m & 1 || p->recompute >> RECOMPUTE_FULL & 1) continue;
+        if (!(all->j->stack.recomputes >> m & 1) || p->recompute >> m & 1
+            || p->recompute >> RECOMPUTE_FULL & 1) continue;
         other.recompute |= 1 << m;
         if (m != RECOMPUTE_MLP && m != RECOMPUTE_MOE) most |= 1 << m;
         with(add(all, arena_printf(all->a, "recompute %s too", stack_recomputes[m])), "recompute",
@@ -176,7 +177,8 @@ static int attempt_try(struct attempts *all, struct attempt *t)
         const char *flags = "";
         for (int i = 0; i < t->n; i++)
             flags = arena_printf(all->a, "%s%s--%s %s", flags, i ? " " : "", t->set[i][0], t->set[i][1]);
-        t->row = (struct advice_row){ t->what, flags, r.feasible, j->plan.gpus, t->parts, all->tried, was_B - peak_B, peak_B,
+        t->row = (struct advice_row){ t->what, flags, r.feasible, j->plan.gpus, t->parts, all->tried,
+            was_B - peak_B, peak_B,
                                       r.step_s, 1 - r.tokens_per_s_gpu / all->r->tokens_per_s_gpu };
     }
     arena_free(&scratch);
@@ -266,7 +268,8 @@ static void say_bound(struct advice *v, struct arena *a, const struct job *j, co
     const double each_B = least_param_B(&j->plan), gib = 1.0 / (1 << 30);
     v->bound = arena_printf(
         a,
-        "at any layout: the states alone, %.4g B for each of %.2f B parameters, are %.2f TB: at least %lld GPUs of %.2f "
+        "at any layout: the states alone, %.4g B for each of %.2f B parameters, are %.2f TB: at least %lld "
+        "GPUs of %.2f "
         "GiB, the plan has %d%s",
         each_B, (double)r->params.total / 1e9, (double)r->params.total * each_B / 1e12, (long long)v->least_gpus,
         j->system.memory_B * gib, j->plan.gpus,
@@ -282,7 +285,8 @@ static int is_more_of_the_same(const struct attempt *one, int i)
     return !one[i].row.fits && alike >= 2;
 }
 
-void advice_of(struct advice *v, struct arena *a, const struct args *args, const struct job *j, const struct predict *r)
+void advice_of(struct advice *v, struct arena *a, const struct args *args, const struct job *j,
+    const struct predict *r)
 {
     struct attempts all = { .a = a, .args = args, .j = j, .r = r };
     all.one = arena_alloc(a, (TRIES + 1) * sizeof *all.one);

@@ -1,5 +1,5 @@
-/* Figures as pictures: a curve of one figure over the values of an option (predict --vary), and bars of what a better
- * machine buys (predict --sensitivity). Text that a user wrote goes through draw_safe. */
+/* Figures as pictures: a curve of one figure over the values of an option (predict --vary), and bars of what a
+ * better machine buys (predict --sensitivity). Text that a user wrote goes through draw_safe. */
 #include "tools/draw.h"
 #include <math.h>
 
@@ -35,19 +35,23 @@ void draw_curve(FILE *out, const char *key, const struct vary_row *row, int n)
         fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\">%s</text>\n", x,
                 HEIGHT - BOTTOM + 18, draw_safe(safe, row[i].value));
         if (!isfinite(row[i].tokens_per_s_gpu)) {
-            fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\" fill=\"#e34a33\">refused</text>\n",
+            fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\" "
+                "fill=\"#e34a33\">refused</text>\n",
                     x, HEIGHT - BOTTOM + 34);
             last_x = -1;
             continue;
         }
         const double y = TOP + high * (1 - row[i].tokens_per_s_gpu / most);
         if (last_x >= 0)
-            fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#3182bd\" stroke-width=\"2\"/>\n", last_x,
+            fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#3182bd\" "
+                "stroke-width=\"2\"/>\n", last_x,
                     last_y, x, y);
-        fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"%s\" stroke=\"#3182bd\"><title>%s: %.1f</title></circle>\n",
+        fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\" fill=\"%s\" stroke=\"#3182bd\"><title>%s: "
+            "%.1f</title></circle>\n",
                 x, y, row[i].feasible ? "#3182bd" : "white", safe, row[i].tokens_per_s_gpu);
         if (!row[i].feasible)
-            fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\" fill=\"#e34a33\">too big</text>\n", x,
+            fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\" font-size=\"11\" "
+                "fill=\"#e34a33\">too big</text>\n", x,
                     HEIGHT - BOTTOM + 34);
         last_x = x;
         last_y = y;
@@ -63,7 +67,8 @@ void draw_sensitivity(FILE *out, const struct sensitivity_row *row, int n)
         const double y = TOP + i * BAR, w = 360 * fmax(0, row[i].gain) / most;
         fprintf(out,
                 "<text x=\"150\" y=\"%.1f\" text-anchor=\"end\" font-size=\"12\">%s</text><rect x=\"158\" y=\"%.1f\" "
-                "width=\"%.1f\" height=\"%d\" fill=\"#3182bd\"/><text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"#555\">%+.3g "
+                "width=\"%.1f\" height=\"%d\" fill=\"#3182bd\"/><text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" "
+                "fill=\"#555\">%+.3g "
                 "%%%s%s</text>\n",
                 y + 15, row[i].key, y + 3, fmax(w, 0.8), BAR - 8, 158 + w + 8, y + 15, 100 * row[i].gain,
                 row[i].with ? " " : "", row[i].with ? row[i].with : "");

@@ -1,5 +1,6 @@
-/* Memory over the predicted step: a row a stage, what is allocated at each pass's beginning, most and end, as the pairs
- * of the passes add up (sim_live). Grey lasts for ever, blue comes and goes, the red line is all that may be allocated. */
+/* Memory over the predicted step: a row a stage, what is allocated at each pass's beginning, most and end, as the
+ * pairs of the passes add up (sim_live). Grey lasts for ever, blue comes and goes, the red line is all that may be
+ * allocated. */
 #include "tools/draw.h"
 #include "sim/predict.h"
 
@@ -18,9 +19,11 @@ static double y_of(const struct field *f, int stage, double bytes)
 }
 
 /* When step k of the stage begins and ends on the compute stream; `at` goes on from call to call. */
-static void times_of(int64_t t_ns[2], const struct program *pr, const struct trace *t, int rank, int step, int64_t *at)
+static void times_of(int64_t t_ns[2], const struct program *pr, const struct trace *t, int rank, int step,
+    int64_t *at)
 {
-    while (*at < t->n && (t->span[*at].rank < rank || (t->span[*at].rank == rank && t->span[*at].step < step))) (*at)++;
+    while (*at < t->n && (t->span[*at].rank < rank || (t->span[*at].rank == rank
+        && t->span[*at].step < step))) (*at)++;
     t_ns[0] = t_ns[1] = -1;
     for (; *at < t->n && t->span[*at].rank == rank && t->span[*at].step == step; (*at)++) {
         const struct span *s = &t->span[*at];
@@ -53,7 +56,8 @@ static void draw_stage(const struct field *f, const struct program *pr, const st
     }
     fprintf(f->out, "L%.1f %.2fL%.1f %.1fZ\"/>\n", right, y_of(f, stage, now_B), right, floor);
     fprintf(f->out,
-            "<rect x=\"%.1f\" y=\"%.2f\" width=\"%d\" height=\"%.2f\" fill=\"#bdbdbd\"><title>weights, gradients, optimizer</title></rect>"
+            "<rect x=\"%.1f\" y=\"%.2f\" width=\"%d\" height=\"%.2f\" fill=\"#bdbdbd\"><title>weights, "
+            "gradients, optimizer</title></rect>"
             "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.2f\" y2=\"%.2f\" stroke=\"#e34a33\" stroke-width=\"1.2\"/>\n"
             "<text x=\"%.1f\" y=\"%.1f\" font-size=\"12\" fill=\"#555\">most %s</text>\n",
             left, y_of(f, stage, peak.kept_B), WIDTH, f->per_B * peak.kept_B, left, right,
@@ -81,7 +85,8 @@ void draw_memory(FILE *out, const struct program *pr, const struct job *j, const
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
             "font-family=\"Helvetica,Arial,sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
             "<text x=\"8\" y=\"22\" font-size=\"17\">%s on %d GPUs: allocated memory of one GPU over a step</text>\n"
-            "<text x=\"8\" y=\"42\" font-size=\"12\" fill=\"#555\">grey: weights, gradients, optimizer; blue: comes and "
+            "<text x=\"8\" y=\"42\" font-size=\"12\" fill=\"#555\">grey: weights, gradients, optimizer; blue: "
+            "comes and "
             "goes; red line: the %s that can be allocated</text>\n",
             LEFT + WIDTH + RIGHT, high, LEFT + WIDTH + RIGHT, high, draw_safe(name, j->model.name), j->plan.gpus,
             units_human(room, sizeof room, predict_room_B(j), UNIT_B));

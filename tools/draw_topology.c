@@ -1,5 +1,5 @@
-/* Where the stages of a plan sit on the cluster, and what one GPU sends over each kind of link in a step. Link load is by the
- * slowest link that a group crosses, as the table of communication has it. */
+/* Where the stages of a plan sit on the cluster, and what one GPU sends over each kind of link in a step. Link load
+ * is by the slowest link that a group crosses, as the table of communication has it. */
 #include "tools/draw.h"
 #include <math.h>
 
@@ -17,7 +17,8 @@ static void draw_domain(FILE *out, const struct job *j, int domain, double x, do
     for (int i = 0; i < j->system.domain; i++) {
         const int rank = first + i, used = i < p->domain_gpus && rank < p->gpus;
         const int stage = used ? fold_coord(p, rank).pp : 0;
-        fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"%s\" stroke-width=\"0.6\">",
+        fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"%s\" stroke=\"%s\" "
+            "stroke-width=\"0.6\">",
                 x + 4 + i % columns * CELL, y + 14 + i / columns * CELL, CELL - 2, CELL - 2,
                 used ? draw_color(stage) : "#ffffff", i / per_host % 2 ? "#777" : "#bbb");
         if (used) fprintf(out, "<title>rank %d, stage %d</title></rect>", rank, stage);
@@ -35,20 +36,24 @@ static void draw_link(FILE *out, const struct sim_lines *l, const struct place *
     char text[32], rate[32];
     for (int g = 1; g < GROUP_COUNT; g++)
         if (place[g].link == (int)link) sent_B += l->group_B[g];
-    fprintf(out, "<text x=\"8\" y=\"%.1f\" font-size=\"13\">%s, %s</text><rect x=\"180\" y=\"%.1f\" width=\"%d\" height=\"18\" "
+    fprintf(out, "<text x=\"8\" y=\"%.1f\" font-size=\"13\">%s, %s</text><rect x=\"180\" y=\"%.1f\" "
+        "width=\"%d\" height=\"18\" "
                  "fill=\"#f0f0f0\" stroke=\"#bbb\"/>\n",
             y + 13, what, units_human(rate, sizeof rate, B_per_s, UNIT_B_PER_S), y, BARS);
     for (int g = 1; g < GROUP_COUNT; g++) {
         const double w = place[g].link == (int)link && whole_B > 0 ? BARS * fmin(1, l->group_B[g] / whole_B) : 0;
         if (w <= 0) continue;
-        fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"18\" fill=\"%s\"><title>%s: %s</title></rect>", x, y,
-                w, draw_color(g), fold_group_name((enum group)g), units_human(text, sizeof text, l->group_B[g], UNIT_B));
+        fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"18\" fill=\"%s\"><title>%s: "
+            "%s</title></rect>", x, y,
+                w, draw_color(g), fold_group_name((enum group)g), units_human(text, sizeof text,
+                    l->group_B[g], UNIT_B));
         if (w > 26)
             fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"11\">%s</text>", x + 4, y + 13,
                     fold_group_name((enum group)g));
         x += w;
     }
-    fprintf(out, "\n<text x=\"%d\" y=\"%.1f\" font-size=\"12\" fill=\"#555\">%s a GPU and step: %.1f %% of what the link could "
+    fprintf(out, "\n<text x=\"%d\" y=\"%.1f\" font-size=\"12\" fill=\"#555\">%s a GPU and step: %.1f %% of "
+        "what the link could "
                  "carry</text>\n",
             180 + BARS + 10, y + 13, units_human(text, sizeof text, sent_B, UNIT_B), 100 * sent_B / whole_B);
 }
@@ -67,7 +72,8 @@ void draw_topology(FILE *out, const struct job *j, const struct sim_lines *l, co
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\" "
             "font-family=\"Helvetica,Arial,sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n"
             "<text x=\"8\" y=\"22\" font-size=\"17\">%s on %d GPUs of %s: %d NVLink domains</text>\n"
-            "<text x=\"8\" y=\"42\" font-size=\"12\" fill=\"#555\">a cell is a GPU, its colour the pipeline stage; white: idle; "
+            "<text x=\"8\" y=\"42\" font-size=\"12\" fill=\"#555\">a cell is a GPU, its colour the pipeline "
+            "stage; white: idle; "
             "borders alternate by host%s</text>\n",
             WIDTH, links + 76, WIDTH, links + 76, draw_safe(name, j->model.name), p->gpus,
             draw_safe(system, j->system.name), domains, shown < domains ? "; the first domains only" : "");

@@ -16,7 +16,8 @@ static int print_values(const struct opt *o)
     for (int i = 0; o->words && o->words[i].text; i++) n += printf("%s%s", n ? " " : "", o->words[i].text);
     for (int f = 0; f < LEN(files); f++)
         for (int i = 0; strcmp(files[f].key, o->key) == 0 && i < cfg_embedded_n; i++)
-            if (strcmp(cfg_embedded[i].kind, files[f].kind) == 0) n += printf("%s%s", n ? " " : "", cfg_embedded[i].name);
+            if (strcmp(cfg_embedded[i].kind, files[f].kind) == 0) n += printf("%s%s", n ? " " : "",
+                cfg_embedded[i].name);
     return n;
 }
 
@@ -29,7 +30,8 @@ static int has_values(const struct opt *o)
 static void value_arms(const struct opt *opt, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (!has_values(&opt[i]) || (opt[i].type == OPT_BOOL && strcmp(opt[i].def, "0") == 0 && !opt[i].words)) continue;
+        if (!has_values(&opt[i]) || (opt[i].type == OPT_BOOL && strcmp(opt[i].def, "0") == 0
+            && !opt[i].words)) continue;
         printf("        --%s) words='", opt[i].key);
         print_values(&opt[i]);
         printf("' ;;\n");

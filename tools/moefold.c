@@ -37,7 +37,8 @@ static void usage(FILE *to)
 static enum err no_verb(const char *word, struct diag *d)
 {
     return fail(d, ERR_CONFIG,
-                "no verb is called '%s'; the verbs are predict, search, run, import, export, upcycle, verify, compare, validate, draw, report, list, doctor, completion, man",
+                "no verb is called '%s'; the verbs are predict, search, run, import, export, upcycle, verify, "
+                "compare, validate, draw, report, list, doctor, completion, man",
                 word);
 }
 

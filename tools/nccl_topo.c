@@ -1,5 +1,5 @@
-/* The XML that NCCL writes of one host, by expat. NCCL does not say rates: a link's is the generation's (NVIDIA's data
- * sheets: 25 GB/s a direction from V100 to H100, 50 from Blackwell on), a PCI lane's its GT/s with 128b/130b. */
+/* The XML that NCCL writes of one host, by expat. NCCL does not say rates: a link's is the generation's (NVIDIA's
+ * data sheets: 25 GB/s a direction from V100 to H100, 50 from Blackwell on), a PCI lane's its GT/s with 128b/130b. */
 #include "tools/nccl.h"
 #include <expat.h>
 #include <math.h>
@@ -39,7 +39,8 @@ static double number(struct reader *r, const char **pairs, const char *name, dou
     char *end = NULL;
     const double x = text ? strtod(text, &end) : 0;
     if (text && end != text && isfinite(x) && x >= low && x <= high) return x;
-    wrong(r, arena_printf(r->a, "%s is '%s'; a number from %g to %g is needed", name, text ? cfg_shown(text).text : "absent",
+    wrong(r, arena_printf(r->a, "%s is '%s'; a number from %g to %g is needed", name, text
+        ? cfg_shown(text).text : "absent",
                           low, high));
     return low;
 }
@@ -60,7 +61,8 @@ static void XMLCALL open_element(void *user, const char *name, const char **pair
         return;
     }
     r->pci_B_per_s[r->depth] = r->pci_B_per_s[r->depth - 1];
-    if (r->depth == 1 && strcmp(name, "system") != 0) wrong(r, "this is no topology of NCCL, which begins with <system>");
+    if (r->depth == 1 && strcmp(name, "system") != 0) wrong(r,
+        "this is no topology of NCCL, which begins with <system>");
     if (strcmp(name, "pci") == 0) {
         const double rate = pci_rate(r, pairs), above = r->pci_B_per_s[r->depth];
         if (rate > 0) r->pci_B_per_s[r->depth] = above > 0 && above < rate ? above : rate;
@@ -108,7 +110,8 @@ static const char *rate(struct arena *a, const char *key, double B_per_s, const 
 }
 
 /* A switch or a C2C link of the same GPU is one more <nvlink>; all GPUs must have as many links. */
-static enum err lay(struct system *s, struct nccl_said *said, const struct reader *r, const char *name, struct diag *d)
+static enum err lay(struct system *s, struct nccl_said *said, const struct reader *r, const char *name,
+    struct diag *d)
 {
     struct system to = *s;
     for (int i = 1; i < r->n_gpu; i++)
@@ -117,7 +120,8 @@ static enum err lay(struct system *s, struct nccl_said *said, const struct reade
                         r->links[0], i, r->links[i]);
     if (to.gpus_per_host != r->n_gpu || !r->links[0]) to.domain = r->n_gpu;     /* a rack's is not in the XML */
     to.gpus_per_host = r->n_gpu;
-    say(said, arena_printf(r->a, "gpu.per_host: %d, nvlink.domain: %d (racks are not in the XML)", r->n_gpu, to.domain));
+    say(said, arena_printf(r->a, "gpu.per_host: %d, nvlink.domain: %d (racks are not in the XML)", r->n_gpu,
+        to.domain));
     if (r->links[0]) {
         to.nvlink_B_per_s = r->links[0] * (r->sm >= 100 ? 50e9 : r->sm >= 70 ? 25e9 : 20e9);
         say(said, rate(r->a, "nvlink.bandwidth", to.nvlink_B_per_s,
@@ -128,7 +132,8 @@ static enum err lay(struct system *s, struct nccl_said *said, const struct reade
     }
     if (r->n_net) {
         to.nic_B_per_s = r->net_bit_per_s / 8 / r->n_gpu;
-        say(said, rate(r->a, "nic.bandwidth", to.nic_B_per_s, arena_printf(r->a, "%d ports for %d GPUs", r->n_net, r->n_gpu)));
+        say(said, rate(r->a, "nic.bandwidth", to.nic_B_per_s, arena_printf(r->a, "%d ports for %d GPUs",
+            r->n_net, r->n_gpu)));
     }
     if (r->host_B_per_s > 0) {
         to.host_link_B_per_s = r->host_B_per_s;

@@ -1,5 +1,6 @@
-/* Searches at every divisor of the GPUs given, small to large. A number of GPUs whose memory cannot hold the states is
- * not searched. Throughput and cost are one order of plans at one number of GPUs, so a search needs no other aim. */
+/* Searches at every divisor of the GPUs given, small to large. A number of GPUs whose memory cannot hold the states
+ * is not searched. Throughput and cost are one order of plans at one number of GPUs, so a search needs no other
+ * aim. */
 #include "tools/objective.h"
 #include "sim/least.h"
 #include "tools/report.h"
@@ -45,7 +46,8 @@ static void fill(struct objective_row *row, const struct job *j, const struct se
 }
 
 /* The search at one number of GPUs, in an arena of its own, which the choice keeps. */
-static enum err one(struct objective_row *row, struct objective_found *f, struct arena *a, const struct args *args, int gpus,
+static enum err one(struct objective_row *row, struct objective_found *f, struct arena *a,
+    const struct args *args, int gpus,
                     const struct search_ask *ask, struct diag *d)
 {
     struct arena own = { 0 };
@@ -53,7 +55,8 @@ static enum err one(struct objective_row *row, struct objective_found *f, struct
     struct search_result *r = arena_alloc(&own, sizeof *r);
     struct args with = { 0 };
     const double none = (double)NAN;
-    *row = (struct objective_row){ .gpus = gpus, .step_s = none, .tokens_per_s = none, .usd_per_gtoken = none, .days = none };
+    *row = (struct objective_row){ .gpus = gpus, .step_s = none, .tokens_per_s = none, .usd_per_gtoken = none,
+        .days = none };
     for (int i = 0; i < args->n_plan; i++) args_add(&with, &own, args->plan[i][0], args->plan[i][1]);
     args_add(&with, &own, "gpus", arena_printf(&own, "%d", gpus));
     enum err e = plan_read_open(j, &own, with.n_plan, (const char *const(*)[2])with.plan, d);

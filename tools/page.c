@@ -1,5 +1,5 @@
-/* The page: what one must know in large figures, then pictures, then every table that predict prints. Light or dark as the
- * reader's system is; pictures are drawn for white paper and inverted in the dark, hues kept. */
+/* The page: what one must know in large figures, then pictures, then every table that predict prints. Light or dark
+ * as the reader's system is; pictures are drawn for white paper and inverted in the dark, hues kept. */
 #include "tools/page.h"
 #include <string.h>
 
@@ -8,17 +8,24 @@ static const char style[] =
     "--bad:#c0392b;--mark:#e6f0fa}\n"
     "@media(prefers-color-scheme:dark){:root{--ink:#e4e9ee;--soft:#9aa8b5;--paper:#14181d;--card:#1d232a;--line:#323b45;"
     "--good:#5fd39a;--bad:#ff8576;--mark:#22344a}svg{filter:invert(.92) hue-rotate(180deg)}}\n"
-    "*{box-sizing:border-box}body{margin:0 auto;max-width:1240px;padding:24px;font:15px/1.45 system-ui,Helvetica,Arial,"
-    "sans-serif;color:var(--ink);background:var(--paper)}h1{font-size:24px;margin:0 0 2px}h2{font-size:16px;margin:30px 0 8px}"
+    "*{box-sizing:border-box}body{margin:0 auto;max-width:1240px;padding:24px;font:15px/1.45 "
+    "system-ui,Helvetica,Arial,"
+    "sans-serif;color:var(--ink);background:var(--paper)}h1{font-size:24px;margin:0 0 "
+    "2px}h2{font-size:16px;margin:30px 0 8px}"
     "p{color:var(--soft);margin:2px 0;overflow-wrap:anywhere}.cards{display:grid;grid-template-columns:repeat(auto-fit,"
-    "minmax(150px,1fr));gap:10px;margin:18px 0}.card{background:var(--card);border:1px solid var(--line);border-radius:8px;"
-    "padding:10px 14px}.card b{display:block;font-size:21px;white-space:nowrap}.card span{color:var(--soft);font-size:13px}"
+    "minmax(150px,1fr));gap:10px;margin:18px 0}.card{background:var(--card);border:1px solid "
+    "var(--line);border-radius:8px;"
+    "padding:10px 14px}.card b{display:block;font-size:21px;white-space:nowrap}.card "
+    "span{color:var(--soft);font-size:13px}"
     ".yes b{color:var(--good)}.no b{color:var(--bad)}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px}"
-    "th{text-align:left;color:var(--soft);font-weight:600}th,td{padding:3px 12px 3px 0;border-bottom:1px solid var(--line);"
+    "th{text-align:left;color:var(--soft);font-weight:600}th,td{padding:3px 12px 3px 0;border-bottom:1px "
+    "solid var(--line);"
     "white-space:nowrap}td.n,th.n{text-align:right}tr.mark td{background:var(--mark);font-weight:600}svg{max-width:100%;"
     "height:auto;display:block;border-radius:6px}.bar{display:flex;height:26px;border-radius:6px;overflow:hidden;margin:8px 0}"
-    ".bar i{display:block}.key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:var(--soft)}.key i{display:"
-    "inline-block;width:11px;height:11px;border-radius:2px;margin-right:5px}input:not(:checked)~.whole svg{width:100%;"
+    ".bar i{display:block}.key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:var(--soft)}.key "
+    "i{display:"
+    "inline-block;width:11px;height:11px;border-radius:2px;margin-right:5px}input:not(:checked)~.whole "
+    "svg{width:100%;"
     "height:300px}input:not(:checked)~.whole svg text{display:none}input:checked~.whole svg{max-width:none}"
     "label{font-size:13px;color:var(--soft)}\n";
 
@@ -80,7 +87,8 @@ static void where_it_went(FILE *out, const struct view *v)
     fputs("<h2>Where the step goes</h2><div class=\"bar\">", out);
     for (int l = 0; l < ANSWER_STEP; l++)
         if (line_s[l] > 0)
-            fprintf(out, "<i style=\"width:%.3f%%;background:%s\" title=\"%s\"></i>", 100 * line_s[l] / line_s[ANSWER_STEP],
+            fprintf(out, "<i style=\"width:%.3f%%;background:%s\" title=\"%s\"></i>",
+                100 * line_s[l] / line_s[ANSWER_STEP],
                     color[l], answer_line_name((enum answer_line)l));
     fputs("</div><div class=\"key\">", out);
     for (int l = 0; l < ANSWER_STEP; l++)
@@ -96,8 +104,10 @@ static void headline(FILE *out, struct arena *a, const struct view *v, const str
     char text[64];
     fputs("<div class=\"cards\">\n", out);
     card(out, r->feasible ? "fits" : "does not fit",
-         arena_printf(a, "%s of %s", arena_strdup(a, units_human(text, sizeof text, r->stage[r->worst_stage].peak_B, UNIT_B)),
-                      arena_strdup(a, units_human(text, sizeof text, r->capacity_B, UNIT_B))), r->feasible ? "yes" : "no");
+         arena_printf(a, "%s of %s", arena_strdup(a, units_human(text, sizeof text,
+             r->stage[r->worst_stage].peak_B, UNIT_B)),
+                      arena_strdup(a, units_human(text, sizeof text, r->capacity_B, UNIT_B))), r->feasible
+                          ? "yes" : "no");
     card(out, units_human(text, sizeof text, r->step_s, UNIT_S), "a step, predicted", "");
     card(out, arena_printf(a, "%.0f", r->tokens_per_s_gpu), "tokens/s/GPU", "");
     card(out, arena_printf(a, "%.0f", r->tflops_gpu), "model TFLOPS/GPU", "");
@@ -121,7 +131,8 @@ static void pictures(FILE *out, struct arena *a, const struct view *v, const str
     draw_topology(out, v->job, &v->r.lines, v->r.place);
     fputs("</div>\n<h2>The step over time</h2>", out);
     if (step) {
-        fputs("<input type=\"checkbox\" id=\"full\"><label for=\"full\"> full size</label><div class=\"wide whole\">", out);
+        fputs("<input type=\"checkbox\" id=\"full\"><label for=\"full\"> full size</label><div class=\"wide "
+            "whole\">", out);
         draw_pipeline(out, a, &step->pr, v->job, &step->t);
         fputs("</div><h2>Memory over time</h2><div class=\"wide\">", out);
         draw_memory(out, &step->pr, v->job, &step->t, pass_price_all(&step->c, cost_all_s(&step->c, a), a));
@@ -137,7 +148,8 @@ static void pictures(FILE *out, struct arena *a, const struct view *v, const str
     }
 }
 
-void page_write(FILE *out, struct arena *a, const struct view *v, const struct view_ask *ask, const struct draw_step *step)
+void page_write(FILE *out, struct arena *a, const struct view *v, const struct view_ask *ask,
+    const struct draw_step *step)
 {
     struct view_table t[VIEW_TABLES];
     const struct plan *p = &v->job->plan;
@@ -149,7 +161,8 @@ void page_write(FILE *out, struct arena *a, const struct view *v, const struct v
     fprintf(out, "</title><style>%s</style></head><body>\n<h1>", style);
     page_text(out, title);
     fputs("</h1>\n<p>", out);
-    page_text(out, arena_printf(a, "stack %s, sequence %d, global batch %d; %s; layout %s", v->job->stack.name, p->seq, p->gbs,
+    page_text(out, arena_printf(a, "stack %s, sequence %d, global batch %d; %s; layout %s",
+        v->job->stack.name, p->seq, p->gbs,
                                 answer_plan_line(a, p), layout_text(a, &p->split)));
     fputs("</p>\n", out);
     headline(out, a, v, ask);

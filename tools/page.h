@@ -5,7 +5,8 @@
 #include "tools/view.h"
 
 /* Writes it whole. `step` NULL: its pictures would be too large, and the page says so. */
-void page_write(FILE *out, struct arena *a, const struct view *v, const struct view_ask *ask, const struct draw_step *step);
+void page_write(FILE *out, struct arena *a, const struct view *v, const struct view_ask *ask,
+    const struct draw_step *step);
 /* User text without what HTML would read as more than text. */
 void page_text(FILE *out, const char *text);
 

@@ -111,7 +111,8 @@ static enum err range_of(struct vary_row *row, int *n, struct arena *a, const st
     union holder *h = arena_alloc(a, sizeof *h);
     double low, high;
     if (o->type != OPT_INT && o->type != OPT_NUMBER)
-        return fail(d, ERR_CONFIG, "--vary: '%s' has no numbers between two values; list them: %s=x,y,z", o->key, o->key);
+        return fail(d, ERR_CONFIG, "--vary: '%s' has no numbers between two values; list them: %s=x,y,z",
+            o->key, o->key);
     TRY(bound(&low, h, o, from, d));
     TRY(bound(&high, h, o, to, d));
     if (high < low || !isfinite(high))

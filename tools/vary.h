@@ -19,8 +19,8 @@ extern const int vary_n_col;
 struct vary_cost { double tokens, price_usd_per_h; };
 enum { VARY_POINTS = 64 };
 
-/* The plan of `args` with `set` (n pairs of key and text) on top, predicted. Keys are the plan's, or a quantity of the
- * system's such as gpu.memory. An error is the plan's, and `r` is then untouched. */
+/* The plan of `args` with `set` (n pairs of key and text) on top, predicted. Keys are the plan's, or a quantity of
+ * the system's such as gpu.memory. An error is the plan's, and `r` is then untouched. */
 enum err vary_try(struct predict *r, struct job *j, struct arena *a, const struct args *args, int n,
                   const char *const (*set)[2], struct diag *d);
 /* `text`: "key=a..b", from a by doubling to b, or "key=x,y,z". Rows in that order, VARY_POINTS at most. */

@@ -35,7 +35,8 @@ static struct doctor_check check_entries(int i, struct arena *a)
     glob_t found = { 0 };
     const size_t n = glob(entries[i].pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
     globfree(&found);
-    return (struct doctor_check){ entries[i].what, n > 0, n ? arena_printf(a, "%zu", n) : "none", entries[i].used_by };
+    return (struct doctor_check){ entries[i].what, n > 0, n ? arena_printf(a, "%zu", n) : "none",
+        entries[i].used_by };
 }
 
 /* The widest vectors of this CPU. */

@@ -154,7 +154,8 @@ static enum err topology(FILE *out, struct arena *a, const struct job *j, const 
     return OK;
 }
 
-static enum err sensitivity(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d)
+static enum err sensitivity(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f,
+    struct diag *d)
 {
     struct sensitivity_row row[SENSITIVITY_ROWS];
     struct predict r;
@@ -176,7 +177,8 @@ static enum err find_subject(const struct subject **s, const char *name, struct 
 {
     for (int i = 0; i < LEN(subjects); i++)
         if (strcmp(subjects[i].name, name) == 0) return *s = &subjects[i], OK;
-    return fail(d, ERR_CONFIG, "'%s' cannot be drawn; groups, memory, pipeline, program, sensitivity and topology can", cfg_shown(name).text);
+    return fail(d, ERR_CONFIG, "'%s' cannot be drawn; groups, memory, pipeline, program, sensitivity and "
+        "topology can", cfg_shown(name).text);
 }
 
 static enum err check_out(const struct subject *s, const char *path, struct diag *d)
@@ -213,7 +215,8 @@ static enum err answer(struct arena *a, const struct args *args, const struct dr
 enum err verb_draw(int argc, char **argv, struct diag *d)
 {
     static const struct args_spec spec = {
-        .verb = "draw", .words = "groups|memory|pipeline|program|sensitivity|topology [PLAN] -o F.svg", .flag = flags, .n_flag = LEN(flags),
+        .verb = "draw", .words = "groups|memory|pipeline|program|sensitivity|topology [PLAN] -o F.svg",
+            .flag = flags, .n_flag = LEN(flags),
         .takes_plan = 1, .min_words = 1, .max_words = 2, .what = "pictures of a plan",
     };
     struct draw_flags f;

@@ -1,5 +1,5 @@
-/* moefold completion, moefold man: every verb is asked for its options (--help=completion, --help=man), and what they print is
- * put between a beginning and an end. */
+/* moefold completion, moefold man: every verb is asked for its options (--help=completion, --help=man), and what
+ * they print is put between a beginning and an end. */
 #include "tools/args.h"
 #include "tools/guide.h"
 #include "tools/verb.h"
@@ -59,14 +59,16 @@ static enum err print_man(struct diag *d)
     TRY(ask_all("--help=man", d));
     printf(".SH OPTIONS OF A PLAN\n");
     guide_man_plan();
-    printf(".SH EXIT STATUS\n0: done. 1: the answer is no (nothing fits, a check failed, a capacity overflowed). 2: bad "
+    printf(".SH EXIT STATUS\n0: done. 1: the answer is no (nothing fits, a check failed, a capacity "
+        "overflowed). 2: bad "
            "input, with one line that says where and what to do.\n");
     return OK;
 }
 
 enum err verb_man(int argc, char **argv, struct diag *d)
 {
-    static const struct args_spec spec = { .verb = "man", .words = "", .what = "the man page: moefold man > moefold.1" };
+    static const struct args_spec spec = { .verb = "man", .words = "",
+        .what = "the man page: moefold man > moefold.1" };
     struct arena a = { 0 };
     struct args args;
     enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);

@@ -139,7 +139,8 @@ static enum err from_nccl(struct arena *a, const struct args *args, const struct
     struct system s;
     char *text = "";
     if (!base)
-        return fail(d, ERR_CONFIG, "--system is missing: name the one whose other figures are kept, such as --system h100-sxm");
+        return fail(d, ERR_CONFIG, "--system is missing: name the one whose other figures are kept, such as "
+            "--system h100-sxm");
     TRY(system_read(&s, a, base, d));
     TRY(read_file(&text, a, args->word[0], d));
     TRY(f->from == IMPORT_NCCL_TOPO ? nccl_topo(&s, &said, a, args->word[0], text, strlen(text), d)

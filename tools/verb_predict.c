@@ -13,10 +13,12 @@ static const struct opt flags[] = {
       .help = "tokens to train on: adds days, GPU-hours and cost" },
     { .key = "price", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, ask.price_usd_per_h), .hi = 1e6, .def = "0",
       .help = "USD per GPU-hour; 0: the system's" },
-    { .key = "goodput", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, ask.goodput), .lo = 0.01, .hi = 1, .def = "1",
+    { .key = "goodput", .type = OPT_NUMBER, ARGS_AT(struct predict_flags, ask.goodput), .lo = 0.01, .hi = 1,
+        .def = "1",
       .help = "share of the time that trains (restarts, failures); shown apart" },
     { .key = "vary", ARGS_TEXT(struct predict_flags, ask.vary, ""),
-      .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b; or key=a,b,c; also of the system: gpu.memory=.." },
+      .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b; or key=a,b,c; also of the system: "
+          "gpu.memory=.." },
     { .key = "sensitivity", ARGS_BOOL(struct predict_flags, ask.sensitivity),
       .help = "what each figure of the system would buy, were it a tenth better" },
 };

@@ -1,5 +1,5 @@
-/* moefold report: what predict says about a plan, as one HTML page to send to somebody. Exit 0 also when the plan does
- * not fit: the page says so, and what would help. */
+/* moefold report: what predict says about a plan, as one HTML page to send to somebody. Exit 0 also when the plan
+ * does not fit: the page says so, and what would help. */
 #include "tools/page.h"
 #include "tools/save.h"
 #include "tools/verb.h"
@@ -56,7 +56,8 @@ static enum err answer(struct arena *a, const struct args *args, struct report_f
 enum err verb_report(int argc, char **argv, struct diag *d)
 {
     static const struct args_spec spec = {
-        .verb = "report", .words = "[PLAN] -o F.html", .flag = flags, .n_flag = LEN(flags), .takes_plan = 1, .max_words = 1,
+        .verb = "report", .words = "[PLAN] -o F.html", .flag = flags, .n_flag = LEN(flags), .takes_plan = 1,
+            .max_words = 1,
         .what = "one page about a plan",
     };
     struct report_flags f;

@@ -96,7 +96,8 @@ static const char *count_text(struct arena *a, double n)
                       : arena_printf(a, "%.1f k", n / 1e3);
 }
 
-/* What is reserved, or taken on the device, for so many allocated bytes: one figure, or from the least to the most. */
+/* What is reserved, or taken on the device, for so many allocated bytes: one figure, or from the least to the
+ * most. */
 static const char *range_text(struct arena *a, const struct job *j, double allocated_B, int device)
 {
     char low[64], high[64];
@@ -150,7 +151,8 @@ static void collect_load(struct view *v, struct arena *a)
         l->lost_s = v->r.step_s - r.step_s;
     }
     char lost[64];
-    v->balance = arena_printf(a, "%s: rank %d gets %.0f rows, %.2f of the mean, which costs %s%s", p->load, l->rank, l->most,
+    v->balance = arena_printf(a, "%s: rank %d gets %.0f rows, %.2f of the mean, which costs %s%s", p->load,
+        l->rank, l->most,
                               l->imbalance, units_human(lost, sizeof lost, l->lost_s, UNIT_S),
                               l->dropped > 0 ? arena_printf(a, "; %.1f %% of picks dropped", 100 * l->dropped) : "");
 }
@@ -321,10 +323,12 @@ int view_tables(struct view_table t[VIEW_TABLES], const struct view *v, struct a
     put(t, &n, arena_printf(a, "Placement: %d NVLink domain(s), %d of %d GPUs used in each, %d left idle", v->domains,
                             v->job->plan.domain_gpus, v->job->system.domain, v->idle_gpus),
         ROWS(place_cols, v->place, v->n_place), -1);
-    put(t, &n, arena_printf(a, "Varied: %s; days and USD of %.4g tokens", f->vary, curve_cost(f).tokens), CURVE(v), -1);
+    put(t, &n, arena_printf(a, "Varied: %s; days and USD of %.4g tokens", f->vary, curve_cost(f).tokens),
+        CURVE(v), -1);
     put(t, &n, "One figure of the system a tenth better at a time", BETTER(v), -1);
     put(t, &n, arena_printf(a, "What would change that, of %d plans tried: %s", v->advice.tried,
-                            fits ? "what fits first" : "none of these fits, most saved first"), ADVICE(v), fits ? 0 : -1);
+                            fits ? "what fits first" : "none of these fits, most saved first"), ADVICE(v),
+                                fits ? 0 : -1);
     return n;
 }
 
