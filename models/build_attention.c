@@ -194,7 +194,7 @@ static int project_bwd(struct build *b, const struct attention_w *w, const struc
     if (!n_full) n_full = emit_gather_input(b, n);
     emit_wgrad(b, n_full, d, kv_apart ? w->kv : w->qkv);
     if (kv_apart) emit_wgrad(b, n_full, dq, w->qkv);
-    if (early) emit_hold(b, early, 0, 0, 0);
+    if (early) emit_hold_gathered(b, early);
     return dn;
 }
 

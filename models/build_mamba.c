@@ -61,6 +61,6 @@ int build_mamba_bwd(struct build *b, const struct mamba_w *w, int dy, const stru
     const int n = early ? early : build_norm_again(b, k->x, w->norm, k->n, 1);
     if (!n_full) n_full = emit_gather_input(b, n);
     emit_wgrad(b, n_full, din_sp, w->in);
-    if (early) emit_hold(b, early, 0, 0, 0);
+    if (early) emit_hold_gathered(b, early);
     return emit_norm_bwd(b, k->x, w->norm, dn, dy);
 }

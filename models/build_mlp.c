@@ -54,7 +54,7 @@ int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_ag
     const int dn = emit_scatter(b, GROUP_TP, emit_dgrad(b, dfc1, w->fc1));
     if (!n_full) n_full = emit_gather_input(b, n_again);
     emit_wgrad(b, n_full, dfc1, w->fc1);
-    if (b->j->stack.async_tp) emit_hold(b, n_again, 0, 0, 0);       /* autograd's, until the function returns */
+    emit_hold_gathered(b, n_again);
     return dn;
 }
 

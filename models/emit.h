@@ -83,6 +83,8 @@ int  emit_gather_input(struct build *b, int x);
 /* The same for a weight gradient, before the data gradient under which it travels; 0 where the stack gathers when it comes to it
  * (stack.async_tp). */
 int  emit_gather_ahead(struct build *b, int x);
+/* Autograd's reference to what was gathered so, until the function returns; of low precision it has the copies alone. */
+void emit_hold_gathered(struct build *b, int x);
 void emit_quantize_weights(struct build *b);            /* of the current stage, once a step */
 /* Ops [from, to), all that a chunk has: those that make copies no longer write what only the copies' readers wanted. */
 void emit_copy_settle(struct build *b, int from, int to);

@@ -143,6 +143,11 @@ int emit_gather_ahead(struct build *b, int x)
     return y;
 }
 
+void emit_hold_gathered(struct build *b, int x)
+{
+    if (b->j->stack.async_tp && b->pr->group_size[GROUP_TP] > 1 && !emit_is_low(b)) emit_hold(b, x, 0, 0, 0);
+}
+
 void emit_quantize_weights(struct build *b)
 {
     for (int w = b->low_weights; w; w = b->copies[w].next) {
