@@ -187,7 +187,9 @@ END_TEST
 START_TEST(gathered_time_by_hand)
 {
     struct made t;
+    struct diag d = { "" };
     make(&t, "model mixtral-8x7b layers 1 system h100-sxm gpus 8 ep 8 gbs 8 seq 4096", "allgather");
+    ck_assert_int_eq(system_read(&t.j.system, &t.arena, "h100-sxm", &d), OK);       /* bare, not in a step */
     price(&t);
     const struct system *s = &t.j.system;
     int timed = 0;
