@@ -5,6 +5,7 @@
 #define TOOLS_VALIDATE_H
 #include "sim/predict.h"
 #include "tools/csv.h"
+#include "tools/range.h"
 
 /* ---- the rules (validate_rules.c) ---- */
 
@@ -56,6 +57,9 @@ struct validate_row {
     double measured_mem_B, predicted_mem_B, mem_error;     /* NAN where the row has none                          */
     int fits;
     struct validate_share share;
+    double low, high;                           /* 80 %, in that unit                                             */
+    double cv_error;                            /* when its half was not in the fit; NAN: it has never been in one */
+    int covered;                                /* whether the range holds it, by that residual where there is one */
 };
 
 /* ---- what the table says of a row (validate_row.c) ---- */
@@ -90,6 +94,15 @@ double validate_count_predicted(enum validate_unit u, const struct validate_sour
 double validate_count_memory(const struct validate_source *s, const struct predict *r);
 struct validate_share validate_count_share(const struct sim_lines *l);
 
+/* ---- ranges (validate_range.c) ---- */
+
+/* How far off each published run was when its half was not in the fit (configs/published/cv.yaml), and the ranges. */
+struct validate_cv { struct cfg file; struct ranges ranges; };
+enum err validate_range_read(struct validate_cv *cv, struct arena *a, struct diag *d);
+/* Fills low, high, cv_error and covered of a row that is predicted. */
+enum err validate_range_row(struct validate_row *row, const struct validate_cv *cv, const struct job *j,
+                            const struct predict *r, struct diag *d);
+
 /* ---- errors, groups, pairs (validate_error.c, validate_group.c, validate_pair.c) ---- */
 
 struct validate_error { int n; double median, mean, p90, max; };        /* NAN when n is 0 */
@@ -98,7 +111,7 @@ struct validate_error validate_error_of(const double *error, int n);
 double validate_error_median(const double *value, int n);
 
 /* Scored rows that have something in common. `fast`: the median of theirs; `share`: medians too. */
-struct validate_group { const char *name; struct validate_error error; double fast; struct validate_share share; };
+struct validate_group { const char *name; struct validate_error error, cv; double fast; struct validate_share share; };
 /* Groups by a text of the row, in the order in which they first come. */
 int validate_group_by(struct validate_group **group, struct arena *a, const struct validate_row *row, int n_row,
                       size_t text_at);

@@ -38,6 +38,10 @@ static struct validate_group group_of(const char *name, struct arena *a, const s
     g.error = validate_error_of(value, n);
     n = 0;
     for (int i = 0; i < n_row; i++)
+        if (in[i] && isfinite(row[i].cv_error)) value[n++] = row[i].cv_error;
+    g.cv = validate_error_of(value, n);
+    n = 0;
+    for (int i = 0; i < n_row; i++)
         if (in[i]) value[n++] = row[i].fast;
     g.fast = validate_error_median(value, n);
     for (int p = 0; p < LEN(parts); p++) {

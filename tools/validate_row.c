@@ -23,7 +23,8 @@ enum err validate_row_read(struct validate_row *row, const struct validate_recor
     double mem_gib;
     *row = (struct validate_row){ .index = of->row, .kind = "", .inferred = "", .approximated = "", .predicted = none,
                                   .error = none, .fast = none, .rate = none, .measured_rate = none,
-                                  .predicted_mem_B = none, .mem_error = none };
+                                  .predicted_mem_B = none, .mem_error = none, .low = none, .high = none,
+                                  .cv_error = none };
     row->id        = validate_rules_cell(of, "id");
     row->source    = validate_rules_cell(of, "source");
     row->model     = validate_rules_cell(of, "model");

@@ -21,19 +21,21 @@ static const struct opt flags[] = {
 
 struct view {
     struct validate_rules rules;
+    struct validate_cv seen;
     struct csv csv;
     struct validate_row *row; int n_row;
     struct validate_row *worst;             /* predicted rows that count, largest error first                       */
     int n_worst, n_predicted, n_unfit;      /* unfit: they ran, and are said not to fit                             */
-    struct validate_error error, memory;
+    struct validate_error error, memory, cv;    /* cv: of rows in a half that no fit had seen                       */
+    double coverage;                        /* of the rows that count, the share inside its range                   */
     struct validate_pair *pair; int n_pair; /* with steps of a log, which no column names                           */
     const struct validate_flags *flags;
 };
 
 /* ---- one row ---- */
 
-static void row_predict(struct validate_row *row, struct arena *scratch, const struct job *j,
-                        const struct validate_source *s)
+static enum err row_predict(struct validate_row *row, struct arena *scratch, const struct job *j,
+                            const struct validate_source *s, const struct validate_cv *seen, struct diag *d)
 {
     struct predict r;
     predict_job(&r, NULL, scratch, j);
@@ -46,23 +48,26 @@ static void row_predict(struct validate_row *row, struct arena *scratch, const s
     row->mem_error = fabs(row->predicted_mem_B / row->measured_mem_B - 1);
     row->fits = r.feasible;
     row->share = validate_count_share(&r.lines);
+    return validate_range_row(row, seen, j, &r, d);
 }
 
 /* Everything of one row that does not outlive it is in `scratch`. */
-static void row_answer(struct validate_row *row, struct arena *a, const struct validate_rules *rules,
-                       struct validate_record *of)
+static enum err row_answer(struct validate_row *row, struct arena *a, const struct view *v, struct validate_record *of,
+                           struct diag *d)
 {
+    enum err e = OK;
     struct arena scratch = { 0 };
     struct job *j = arena_alloc(&scratch, sizeof *j);
-    const struct validate_source s = validate_rules_source(rules, row->source);
+    const struct validate_source s = validate_rules_source(&v->rules, row->source);
     struct diag why = { "" };
-    if (validate_map_job(j, row, &scratch, rules, of, &why) != OK) row->skipped = arena_strdup(a, why.text);
+    if (validate_map_job(j, row, &scratch, &v->rules, of, &why) != OK) row->skipped = arena_strdup(a, why.text);
     else if (row->unit == VALIDATE_NOTHING && !isfinite(row->measured_mem_B)) row->skipped = "nothing was measured";
-    else row_predict(row, &scratch, j, &s);
+    else e = row_predict(row, &scratch, j, &s, &v->seen, d);
     row->mapping = *row->approximated ? "approximated" : "whole";
     row->inferred = arena_strdup(a, row->inferred);
     row->approximated = arena_strdup(a, row->approximated);
     arena_free(&scratch);
+    return e;
 }
 
 /* ---- all rows ---- */
@@ -89,11 +94,18 @@ static void collect_errors(struct view *v, struct arena *a)
     qsort(v->worst, (size_t)v->n_worst, sizeof *v->worst, by_error);
     for (int i = 0; i < v->n_worst; i++) error[i] = v->worst[i].error;
     v->error = validate_error_of(error, v->n_worst);
+    n = 0;
+    for (int i = 0; i < v->n_worst; i++) {
+        v->coverage += v->worst[i].covered ? 1.0 / v->n_worst : 0;
+        if (isfinite(v->worst[i].cv_error)) error[n++] = v->worst[i].cv_error;
+    }
+    v->cv = validate_error_of(error, n);
 }
 
 static enum err collect(struct view *v, struct arena *a, const char *path, struct diag *d)
 {
     TRY(validate_rules_read(&v->rules, a, v->flags->rules, d));
+    TRY(validate_range_read(&v->seen, a, d));
     TRY(csv_read_file(&v->csv, a, path, d));
     TRY(validate_row_ids(&v->csv, d));
     v->n_row = v->csv.n_row;
@@ -103,7 +115,7 @@ static enum err collect(struct view *v, struct arena *a, const char *path, struc
     for (int i = 0; i < v->n_row; i++)
         TRY(validate_row_read(&v->row[i], &(struct validate_record){ &v->csv, i, 0 }, v->flags->by, d));
     for (int i = 0; i < v->n_row; i++)
-        row_answer(&v->row[i], a, &v->rules, &(struct validate_record){ &v->csv, i, 0 });
+        TRY(row_answer(&v->row[i], a, v, &(struct validate_record){ &v->csv, i, 0 }, d));
     collect_errors(v, a);
     v->n_pair = validate_pair_all(&v->pair, a, &v->csv, &v->rules, v->row, v->n_row);
     return OK;
@@ -118,6 +130,15 @@ static const struct report_col error_cols[] = {
     { "p90", "P90", REPORT_SHARE, offsetof(struct validate_error, p90) },
     { "max", "max", REPORT_SHARE, offsetof(struct validate_error, max) },
 };
+struct final_row { struct validate_error e; const char *name; };
+static const struct report_col final_cols[] = {
+    { NULL, "", REPORT_TEXT, offsetof(struct final_row, name) },
+    { NULL, "rows", REPORT_INT, offsetof(struct final_row, e.n) },
+    { NULL, "median", REPORT_SHARE, offsetof(struct final_row, e.median) },
+    { NULL, "mean", REPORT_SHARE, offsetof(struct final_row, e.mean) },
+    { NULL, "P90", REPORT_SHARE, offsetof(struct final_row, e.p90) },
+    { NULL, "max", REPORT_SHARE, offsetof(struct final_row, e.max) },
+};
 static const struct report_col group_cols[] = {
     { NULL, "", REPORT_TEXT, offsetof(struct validate_group, name) },
     { "rows", "rows", REPORT_INT, offsetof(struct validate_group, error.n) },
@@ -125,6 +146,9 @@ static const struct report_col group_cols[] = {
     { "mean", "mean", REPORT_SHARE, offsetof(struct validate_group, error.mean) },
     { "p90", "P90", REPORT_SHARE, offsetof(struct validate_group, error.p90) },
     { "max", "max", REPORT_SHARE, offsetof(struct validate_group, error.max) },
+    { "cv_median", "unseen: median", REPORT_SHARE, offsetof(struct validate_group, cv.median) },
+    { "cv_mean", "mean", REPORT_SHARE, offsetof(struct validate_group, cv.mean) },
+    { "cv_p90", "P90", REPORT_SHARE, offsetof(struct validate_group, cv.p90) },
     { "too_fast", "too fast", REPORT_SHARE, offsetof(struct validate_group, fast) },
     { "gemm", "gemm", REPORT_SHARE, offsetof(struct validate_group, share.gemm) },
     { "attention", "attention", REPORT_SHARE, offsetof(struct validate_group, share.attention) },
@@ -140,6 +164,9 @@ static const struct report_col row_cols[] = {
     { "predicted", "predicted", REPORT_NUMBER, offsetof(struct validate_row, predicted) },
     { "error", "error", REPORT_SHARE, offsetof(struct validate_row, error) },
     { "too_fast", "too fast", REPORT_SHARE, offsetof(struct validate_row, fast) },
+    { "low", "80 % from", REPORT_NUMBER, offsetof(struct validate_row, low) },
+    { "high", "to", REPORT_NUMBER, offsetof(struct validate_row, high) },
+    { "cv_error", NULL, REPORT_NUMBER, offsetof(struct validate_row, cv_error) },
     { "fits", "fits", REPORT_BOOL, offsetof(struct validate_row, fits) },
     { "measured_mem_gib", NULL, REPORT_GIB, offsetof(struct validate_row, measured_mem_B) },
     { "predicted_mem_gib", NULL, REPORT_GIB, offsetof(struct validate_row, predicted_mem_B) },
@@ -298,8 +325,6 @@ static json_t *runs_json(const struct view *v)
         if (r->skipped) continue;
         json_t *o = report_keys(json_object(), row_cols, LEN(row_cols), r);
         json_object_set_new(o, "unit", json_string(validate_count_unit(r->unit)));
-        json_object_set_new(o, "low", json_null());
-        json_object_set_new(o, "high", json_null());
         json_array_append_new(runs, o);
     }
     return runs;
@@ -325,12 +350,13 @@ static json_t *document(const struct view *v, struct arena *a)
     json_object_set_new(doc, "unfit", json_integer(v->n_unfit));
     json_object_set_new(doc, "skipped", report_rows(LIST(skip_cols, skipped, n)));
     json_object_set_new(doc, "error", report_keys(json_object(), error_cols, LEN(error_cols), &v->error));
+    json_object_set_new(doc, "cross_validated", report_keys(json_object(), error_cols, LEN(error_cols), &v->cv));
     json_object_set_new(doc, "memory_error", report_keys(json_object(), error_cols, LEN(error_cols), &v->memory));
     for (int i = 0; i < n_groupings(v); i++)
         json_object_set_new(doc, groupings[i].key, groups_json(a, v, groupings[i].at));
     json_object_set_new(doc, "residual", residual_json(a, v));
     json_object_set_new(doc, "ab", ab_json(a, v));
-    json_object_set_new(doc, "coverage80", json_null());        /* predictions state no range yet */
+    json_object_set_new(doc, "coverage80", report_real(v->n_worst ? v->coverage : (double)NAN));
     json_object_set_new(doc, "runs", runs_json(v));
     return doc;
 }
@@ -378,7 +404,8 @@ static void show(const struct view *v, struct arena *a)
 {
     struct validate_group *group;
     struct validate_row *skipped;
-    const struct validate_error error[] = { v->error, v->memory };
+    const struct final_row error[] = { { v->error, "as calibrated" }, { v->cv, "in halves that no fit had seen" },
+                                       { v->memory, "memory" } };
     for (int i = 0; i < n_groupings(v); i++) {
         const int n = validate_group_by(&group, a, v->row, v->n_row, groupings[i].at);
         report_table(arena_printf(a, "%s: errors; too fast (+) or slow (-); where the predicted step goes",
@@ -394,11 +421,11 @@ static void show(const struct view *v, struct arena *a)
     report_table("Skipped", LIST(skip_cols, skipped, n), -1);
     n = v->n_worst < v->flags->worst ? v->n_worst : v->flags->worst;
     report_table("The worst rows", LIST(row_cols, v->worst, n), -1);
-    report_heading("%d rows, %d predicted; errors of the rows with use score, and of their memory", v->n_row,
-                   v->n_predicted);
-    report_table(NULL, LIST(error_cols, error, 2), -1);
+    report_heading("%d rows, %d predicted; errors of the rows with use score", v->n_row, v->n_predicted);
+    report_table(NULL, LIST(final_cols, error, 3), -1);
     printf("%d of the rows with use score, which ran, are said not to fit.\n"
-           "Predictions state no range yet, so there is no coverage.\n", v->n_unfit);
+           "%.0f %% lie inside their 80 %% range, by the residual of an unseen half where there is one (%d rows).\n",
+           v->n_unfit, 100 * v->coverage, v->cv.n);
 }
 
 enum err verb_validate(int argc, char **argv, struct diag *d)

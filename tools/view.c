@@ -8,6 +8,7 @@
 
 const struct report_col view_head_cols[] = {
     { "step_s", "step", REPORT_S, offsetof(struct view, r.step_s) },
+    { NULL, "  80 % within", REPORT_TEXT, offsetof(struct view, spread) },
     { "tokens_per_s_gpu", "tokens/s/GPU", REPORT_TENTHS, offsetof(struct view, r.tokens_per_s_gpu) },
     { "tflops_gpu", "model TFLOPS/GPU", REPORT_TENTHS, offsetof(struct view, r.tflops_gpu) },
     { "mfu", "MFU", REPORT_SHARE, offsetof(struct view, r.mfu) },
@@ -296,7 +297,8 @@ json_t *view_document(const struct view *v, struct arena *a, const struct view_a
     json_object_set_new(doc, "idle_gpus", json_integer(v->idle_gpus));
     json_object_set_new(
         doc, "cost", f->tokens > 0 ? report_keys(json_object(), cost_cols, LEN(cost_cols), &v->cost) : json_null());
-    json_object_set_new(doc, "range", json_null());     /* no calibrated spread of errors to state one from */
+    json_object_set_new(doc, "range", json_pack("{s:o,s:o}", "low_s", report_real(v->range.low), "high_s",
+                                                report_real(v->range.high)));
     json_object_set_new(doc, "curve", report_rows(CURVE(v)));
     json_object_set_new(doc, "sensitivity", report_rows(BETTER(v)));
     json_object_set_new(doc, "advice", r->feasible ? json_null() : advice_json(v));
@@ -350,6 +352,21 @@ void view_show(const struct view *v, struct arena *a, const struct view_ask *f)
     if (v->advice.n && v->advice.row[0].fits) printf("\n  the smallest change: %s\n", v->advice.row[0].flags);
 }
 
+/* Of our own executor on this machine nothing is published: no range. */
+static enum err collect_range(struct view *v, struct arena *a, struct diag *d)
+{
+    struct ranges all;
+    char low[64], high[64];
+    v->range = (struct range){ (double)NAN, (double)NAN, 0 };
+    if (v->job->stack.runs) return OK;
+    TRY(range_read(&all, a, "range", d));
+    const enum range_class c = range_class_of(&all, v->job, v->r.off_grid_share);
+    v->range = range_step(&all, c, v->r.step_s);
+    v->spread = arena_printf(a, "%s to %s, as %d runs like it (%s) lay", units_human(low, sizeof low, v->range.low, UNIT_S),
+                             units_human(high, sizeof high, v->range.high, UNIT_S), v->range.rows, range_name(c));
+    return OK;
+}
+
 enum err view_collect(struct view *v, struct program *pr, struct arena *a, const struct args *args,
                       const struct view_ask *f, struct diag *d)
 {
@@ -358,6 +375,7 @@ enum err view_collect(struct view *v, struct program *pr, struct arena *a, const
     *v = (struct view){ .job = j };
     TRY(args_job(j, a, args, 0, d));
     predict_job(&v->r, pr, a, j);
+    TRY(collect_range(v, a, d));
     collect_head(v, a);
     collect_load(v, a);
     collect_time(v);

@@ -3,6 +3,7 @@
 #define TOOLS_VIEW_H
 #include "tools/advice.h"
 #include "tools/answer.h"
+#include "tools/range.h"
 #include "tools/sensitivity.h"
 #include "tools/vary.h"
 
@@ -19,6 +20,7 @@ struct load_row { double imbalance, mean, most, dropped, lost_s; int32_t rank; }
 struct view {
     const struct job *job;
     struct predict r;
+    struct range range; const char *spread; /* of the step, 80 %; in words */
     const char *peak, *fits, *tokens, *params, *prices, *balance;
     struct load_row load;
     const char *reserved, *device;          /* of the worst stage, whose allocated bytes are r.peak_B */

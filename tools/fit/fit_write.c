@@ -57,6 +57,14 @@ static enum err write_file(const char *path, const char *text, struct diag *d)
     return whole_file_commit(&w, d);
 }
 
+enum err fit_write_file(struct arena *a, const char *dir, const char *folder, const char *name, const char *text,
+                        struct diag *d)
+{
+    TRY(make_folder(dir, d));
+    TRY(make_folder(arena_printf(a, "%s/%s", dir, folder), d));
+    return write_file(arena_printf(a, "%s/%s/%s.yaml", dir, folder, name), text, d);
+}
+
 enum err fit_write_all(int *n, struct arena *a, const struct fit_params *p, const double *value, const char *dir,
                        struct diag *d)
 {
@@ -68,8 +76,7 @@ enum err fit_write_all(int *n, struct arena *a, const struct fit_params *p, cons
         if (strcmp(from->kind, "systems") && strcmp(from->kind, "stacks")) continue;
         TRY(fit_write_text(&text, a, p, value, from, d));
         if (text == from->text) continue;
-        TRY(make_folder(arena_printf(a, "%s/%s", dir, from->kind), d));
-        TRY(write_file(arena_printf(a, "%s/%s/%s.yaml", dir, from->kind, from->name), text, d));
+        TRY(fit_write_file(a, dir, from->kind, from->name, text, d));
         ++*n;
     }
     return OK;

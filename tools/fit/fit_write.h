@@ -12,4 +12,8 @@ enum err fit_write_text(const char **to, struct arena *a, const struct fit_param
 enum err fit_write_all(int *n, struct arena *a, const struct fit_params *p, const double *value, const char *dir,
                        struct diag *d);
 
+/* DIR/FOLDER/NAME.yaml, whole; folders are made. */
+enum err fit_write_file(struct arena *a, const char *dir, const char *folder, const char *name, const char *text,
+                        struct diag *d);
+
 #endif

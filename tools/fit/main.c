@@ -1,6 +1,7 @@
 /* moefold-fit: calibrates the few figures of systems and stacks that only whole runs tell, and says how far the result
  * holds on runs it has not seen. A program of its own, since GSL is under the GPL. */
 #include "tools/args.h"
+#include "tools/fit/fit_range.h"
 #include "tools/fit/fit_run.h"
 #include "tools/fit/fit_write.h"
 #include "tools/report.h"
@@ -200,11 +201,24 @@ static void show_fold(const struct fit_fold *f)
             100 * f->error.median, 100 * f->error.mean, 100 * f->error.p90, f->error.n);
 }
 
+/* Residuals of rows, and ranges for predictions, which also ask how it goes with models and systems nobody has seen. */
+static enum err write_ranges(struct main_view *v, const struct fit_cv *pair, struct diag *d)
+{
+    enum { SEEDS = 3 };
+    const double *by[2];
+    for (int i = 0; i < 2; i++) {
+        struct fit_cv *cv = arena_alloc(v->data.a, sizeof *cv);
+        fit_cv_all(cv, &v->data, i ? FIT_GROUP_SYSTEM : FIT_GROUP_MODEL, SEEDS, isatty(2) ? show_fold : NULL);
+        by[i] = fit_range_residuals(cv, &v->data, SEEDS);
+    }
+    return fit_range_write(&v->data, fit_range_residuals(pair, &v->data, FIT_SEEDS), by[0], by[1], v->flags->out, d);
+}
+
 static enum err main_cv(struct main_view *v, int json, struct diag *d)
 {
     struct fit_cv *cv = arena_alloc(v->data.a, sizeof *cv);
-    (void)d;
     fit_cv_all(cv, &v->data, FIT_GROUP_PAIR, FIT_SEEDS, isatty(2) ? show_fold : NULL);
+    if (*v->flags->out) TRY(write_ranges(v, cv, d));
     struct error_row row[2 * FIT_SEEDS + 1];
     for (int i = 0; i < cv->n_fold; i++)
         row[i] = (struct error_row){ cv->fold[i].error, arena_printf(v->data.a, "seed %d, half %d", cv->fold[i].seed,
