@@ -6,6 +6,7 @@
 #include "kernels/tile.h"
 #include "kernels/vexp.h"
 #include <math.h>
+#include <string.h>
 
 enum { ATTENTION_QUERIES = 32, ATTENTION_KEYS = 128 }; /* of a block; keys a multiple of TILE_COLS */
 
@@ -157,7 +158,13 @@ static void attention_scores(float *c, const struct attention_work *w, struct ti
 
 static float attention_largest(const float *x, int n, float most)
 {
-    for (int i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
+    float part[TILE_LANES];
+    int i = 0;
+    for (int j = 0; j < TILE_LANES; j++) part[j] = most;
+    for (; i + TILE_LANES <= n; i += TILE_LANES)
+        for (int j = 0; j < TILE_LANES; j++) part[j] = x[i + j] > part[j] ? x[i + j] : part[j];
+    for (; i < n; i++) most = x[i] > most ? x[i] : most;
+    for (int j = 0; j < TILE_LANES; j++) most = part[j] > most ? part[j] : most;
     return most;
 }
 

@@ -47,6 +47,9 @@ static inline __attribute__((always_inline)) void tile_some(float *c, int64_t ld
                                                             const int rows, const int vecs)
 {
     tile_vec s[TILE_ROWS][TILE_VECS] = {0};
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vecs; v++) __builtin_prefetch(c + r * ldc + v * TILE_LANES, 1);
     for (int k = 0; k < nk; k++, panel += vecs) {
         const float *at = a.p + k * a.col;
 #pragma GCC unroll 8
@@ -122,7 +125,10 @@ static inline void tile_pack_turned(tile_vec *panel, struct tile_matrix b, int n
     for (; k + TILE_LANES <= nk; k += TILE_LANES) {
         tile_vec r[TILE_LANES];
 #pragma GCC unroll 16
-        for (int n = 0; n < TILE_LANES; n++) r[n] = *(const tile_vec *)(b.p + n * b.col + k);
+        for (int n = 0; n < TILE_LANES; n++) {
+            r[n] = *(const tile_vec *)(b.p + n * b.col + k);
+            __builtin_prefetch(b.p + (n + TILE_COLS) * b.col + k);   /* the next panel's */
+        }
         tile_transpose(r);
 #pragma GCC unroll 16
         for (int n = 0; n < TILE_LANES; n++) panel[(k + n) * vecs] = r[n];
@@ -140,6 +146,7 @@ static inline void tile_pack_some(tile_vec *panel, struct tile_matrix b, int nk,
     for (int k = 0; k < nk; k++) {
         const float *from = b.p + k * b.row;
         tile_vec v = {0};
+        __builtin_prefetch(from + TILE_COLS * b.col);
         if (nn == TILE_LANES && b.col == 1) v = *(const tile_vec *)from;
         else
             for (int n = 0; n < nn; n++) v[n] = from[n * b.col];

@@ -5,7 +5,13 @@
 #ifndef KERNELS_VEXP_H
 #define KERNELS_VEXP_H
 #include <stdint.h>
-#include <string.h>
+
+/* 2^n, |n| <= 126. */
+static inline float vexp_power(int32_t n)
+{
+    const union { int32_t bits; float x; } power = {(n + 127) << 23};
+    return power.x;
+}
 
 static inline float vexp(float x)
 {
@@ -24,10 +30,7 @@ static inline float vexp(float x)
     p = p * r + 1;
     const int32_t whole = (int32_t)(n == n ? n : 0);    /* NaN is no int; p is NaN then */
     const int32_t half = whole / 2, rest = whole - half;    /* 2^128 is no float, 2^64 is */
-    const int32_t bits[2] = {(half + 127) << 23, (rest + 127) << 23};
-    float scale[2];
-    memcpy(scale, bits, sizeof scale);
-    const float y = p * scale[0] * scale[1];
+    const float y = p * vexp_power(half) * vexp_power(rest);
     return x < least ? 0 : x > most ? y * 3.4e38f : y;
 }
 
