@@ -3,6 +3,7 @@
  * element once. */
 #include "exec/checkpoint.h"
 #include "exec/exec_param.h"
+#include "models/base/whole_file.h"
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
@@ -234,17 +235,17 @@ enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *roo
 
 enum err checkpoint_carry(struct checkpoint *c, const char *from, const char *name, struct diag *d)
 {
+    enum { CARRY_B = 1 << 30 };
     char path[4400];
     snprintf(path, sizeof path, "%s/%s", from, name);
-    FILE *f = fopen(path, "rb");
-    if (!f) return OK;
+    struct arena a = { 0 };
     char *text = NULL;
-    size_t n = 0, room = 0;
-    for (int c1; (c1 = getc(f)) != EOF; text[n++] = (char)c1)
-        if (n == room && !(text = realloc(text, room = room ? 2 * room : 4096))) abort();
-    fclose(f);
-    const enum err e = write_text(c, name, text ? text : "", n, d);
-    free(text);
+    size_t n = 0;
+    if (access(path, F_OK) != 0) return OK;
+    enum err e = whole_file_read(&text, &n, &a, path, CARRY_B, d);
+    if (e == OK && n > CARRY_B) e = fail(d, ERR_LIMIT, "%.300s: has more than %d bytes", path, CARRY_B);
+    if (e == OK) e = write_text(c, name, text, n, d);
+    arena_free(&a);
     return e;
 }
 

@@ -1,6 +1,7 @@
 /* Import and export. hf.json of a checkpoint: {"files": [{"name", "text"} or {"name", "head"}]}, texts of
  * small files and headers of tensor files, so that what is written has the bytes of what was read. */
 #include "exec/hf.h"
+#include "models/base/whole_file.h"
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
@@ -18,22 +19,15 @@ static int hf_is_shard(const struct dirent *e)
     return n > 12 && strcmp(e->d_name + n - 12, ".safetensors") == 0;
 }
 
-/* A small text file; NULL when it cannot be read. */
-static char *hf_text(struct arena *a, const char *path)
+/* A text file; NULL when there is none. */
+static enum err hf_text(char **text, struct arena *a, const char *path, struct diag *d)
 {
-    FILE *f = fopen(path, "rb");
-    char *text = NULL;
-    size_t n = 0;
-    if (!f) return NULL;
-    if (fseek(f, 0, SEEK_END) == 0) {
-        const long size = ftell(f);
-        rewind(f);
-        text = size >= 0 ? arena_alloc(a, (size_t)size + 1) : NULL;
-        n = text ? fread(text, 1, (size_t)size, f) : 0;
-        if (text && n != (size_t)size) text = NULL;
-    }
-    fclose(f);
-    return text;
+    enum { MOST_B = 1 << 28 };
+    size_t n;
+    *text = NULL;
+    if (access(path, F_OK) != 0) return OK;
+    TRY(whole_file_read(text, &n, a, path, MOST_B, d));
+    return n <= MOST_B ? OK : fail(d, ERR_LIMIT, "%.300s: has more than %d bytes", path, MOST_B);
 }
 
 static enum err hf_open(struct hf_source *s, struct arena *a, const char *dir, struct diag *d)
@@ -45,8 +39,9 @@ static enum err hf_open(struct hf_source *s, struct arena *a, const char *dir, s
     enum err e = n ? OK : fail(d, ERR_IO, "%.300s: holds no *.safetensors", dir);
     s->file = arena_alloc(a, (size_t)(n + 1) * sizeof *s->file);
     s->files = json_array();
-    for (int i = 0; i < LEN(texts); i++) {
-        const char *text = hf_text(a, arena_printf(a, "%s/%s", dir, texts[i]));
+    for (int i = 0; i < LEN(texts) && e == OK; i++) {
+        char *text;
+        e = hf_text(&text, a, arena_printf(a, "%s/%s", dir, texts[i]), d);
         if (text) json_array_append_new(s->files, json_pack("{s:s,s:s}", "name", texts[i], "text", text));
     }
     for (int i = 0; i < n; i++) {
@@ -161,7 +156,9 @@ static enum err hf_read(struct hf_model *h, struct arena *a, const struct hf_sou
     struct model m;
     TRY(model_read(&m, a, config, d));
     TRY(hf_model_open(h, a, config, hf_has_mtp(s, m.layers), d));
-    const int n = hf_tensors(&all, a, &h->pr, &h->job.model, hf_type(a, hf_text(a, config)));
+    char *text;
+    TRY(hf_text(&text, a, config, d));
+    const int n = hf_tensors(&all, a, &h->pr, &h->job.model, hf_type(a, text));
     for (int i = 0; i < n; i++) TRY(hf_take(h, s, &all[i], dir, d));
     return hf_check_all_named(s, all, n, d);
 }

@@ -3,6 +3,7 @@
  * the program sees plain maps, lists and scalars. Characters are checked first, because libyaml reports bad
  * ones without a line. */
 #include "models/cfg.h"
+#include "models/base/whole_file.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -313,13 +314,9 @@ enum err cfg_read_text(struct cfg *c, struct arena *a, const char *name, const c
 
 enum err cfg_read_file(struct cfg *c, struct arena *a, const char *path, struct diag *d)
 {
-    FILE *f = fopen(path, "rb");
-    if (f == NULL) return fail(d, ERR_IO, "cannot read %.200s: %s", path, strerror(errno));
-    char *text = arena_alloc(a, CFG_FILE_B + 1);
-    const size_t n = fread(text, 1, CFG_FILE_B + 1, f);
-    const int broken = ferror(f), reason = errno;
-    fclose(f);
-    if (broken) return fail(d, ERR_IO, "cannot read %.200s: %s", path, strerror(reason));
+    char *text;
+    size_t n;
+    TRY(whole_file_read(&text, &n, a, path, CFG_FILE_B, d));
     return cfg_read_text(c, a, path, text, n, d);
 }
 

@@ -99,7 +99,7 @@ memory.capacity_gib memory.by_stage[].stage memory.by_stage[].params_gib memory.
 memory.by_stage[].optimizer_gib memory.by_stage[].activations_gib memory.by_stage[].buffers_gib memory.by_stage[].overhead_gib
 memory.by_stage[].peak_gib host.peak_gib host.capacity_gib time.compute_s time.exposed.tp time.exposed.cp time.exposed.ep
 time.exposed.dp time.exposed.pp time.offload_s time.bubble_s time.host_s time.optimizer_s time.unaccounted_s comm[].group
-comm[].op comm[].bytes_per_rank comm[].total_s comm[].exposed_s comm[].link placement[].group placement[].straddles cost range
+comm[].op comm[].bytes_per_rank comm[].total_s comm[].exposed_s comm[].link placement[].group placement[].straddles cost range.low_s range.high_s
 curve"
 answers 0 "$keys" predict tiny-moe-8
 expect 0 predict tiny-moe-8
@@ -220,7 +220,7 @@ b,nemo-99,qwen3-30b-a3b,h100-sxm,16,bf16,4096,64,1,full,score,8000,
 c,nobody,qwen9,h100-sxm,16,bf16,4096,64,1,none,score,1,
 EOF
 answers 0 "rows predicted skipped[].id skipped[].reason error.median error.mean error.p90 error.max memory_error.median
-by_source.nemo-99 by_system.h100-sxm ab.pairs ab.right ab.within_1_5 coverage80 runs[].id runs[].unit runs[].measured
+by_source.nemo-99 by_system.h100-sxm ab.pairs ab.right ab.within_1_5 coverage80 cross_validated.mean runs[].low runs[].high runs[].id runs[].unit runs[].measured
 runs[].predicted runs[].error runs[].low runs[].high runs[].measured_mem_gib runs[].predicted_mem_gib" validate runs.csv
 grep -q '"predicted": 2' out || bad "validate did not predict two rows"
 expect 0 validate runs.csv

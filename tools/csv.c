@@ -1,6 +1,7 @@
 /* Text -> cells. One pass, byte by byte: a cell is copied out as it is unquoted, so line and column are always
  * those of the file. The first record fixes how many cells every other one has. */
 #include "tools/csv.h"
+#include "models/base/whole_file.h"
 #include "models/cfg.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -158,14 +159,9 @@ enum err csv_read_text(struct csv *c, struct arena *a, const char *name, const c
 
 enum err csv_read_file(struct csv *c, struct arena *a, const char *path, struct diag *d)
 {
-    FILE *f = fopen(path, "rb");
-    if (!f) return fail(d, ERR_IO, "cannot read %.200s: %s", path, strerror(errno));
-    char *text = arena_alloc(a, CSV_FILE_B + 1);
-    errno = 0;
-    const size_t n = fread(text, 1, CSV_FILE_B + 1, f);
-    const int broken = ferror(f), reason = errno;
-    fclose(f);
-    if (broken) return fail(d, ERR_IO, "cannot read %.200s: %s", path, strerror(reason));
+    char *text;
+    size_t n;
+    TRY(whole_file_read(&text, &n, a, path, CSV_FILE_B, d));
     return csv_read_text(c, a, path, text, n, d);
 }
 

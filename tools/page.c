@@ -121,7 +121,9 @@ static void headline(FILE *out, struct arena *a, const struct view *v, const str
     if (v->advice.bound) fputs("<p>infeasible ", out), page_text(out, v->advice.bound), fputs("</p>\n", out);
     fputs("<p>", out);
     page_text(out, v->prices);
-    fputs("; no range of error is stated</p>\n", out);
+    if (v->spread) fputs("; the step lies with 80 % in ", out), page_text(out, v->spread);
+    else fputs("; no range of error is stated, for lack of published runs of this stack", out);
+    fputs("</p>\n", out);
 }
 
 static void pictures(FILE *out, struct arena *a, const struct view *v, const struct view_ask *ask,

@@ -1,6 +1,7 @@
 /* moefold import: a model from a Hugging Face config.json, a plan from a launch script of Megatron-LM or a
  * recipe of Megatron-Bridge. What it writes has been read back by the same rules as any model or plan. */
 #include "exec/hf.h"
+#include "models/base/whole_file.h"
 #include "tools/args.h"
 #include "tools/megatron.h"
 #include "tools/nccl.h"
@@ -77,16 +78,11 @@ static const char *asked_model(const struct args *args)
 static enum err read_file(char **text, struct arena *a, const char *path, struct diag *d)
 {
     enum { MOST_B = 1 << 22 };
-    FILE *file = fopen(path, "rb");
-    if (!file) return fail(d, ERR_CONFIG, "%s: cannot be read: give a file that is there", path);
-    char *at = *text = arena_alloc(a, MOST_B + 1);
-    const size_t n = fread(at, 1, MOST_B, file);
-    const int more = fgetc(file) != EOF, bad = ferror(file);
-    fclose(file);
-    if (bad) return fail(d, ERR_CONFIG, "%s: cannot be read: give a file", path);
-    if (more)
+    size_t n;
+    TRY(whole_file_read(text, &n, a, path, MOST_B, d));
+    if (n > MOST_B)
         return fail(d, ERR_CONFIG, "%s: is larger than %d bytes: is this the right file?", path, MOST_B);
-    if (memchr(at, 0, n)) return fail(d, ERR_CONFIG, "%s: holds a zero byte: is this the right file?", path);
+    if (memchr(*text, 0, n)) return fail(d, ERR_CONFIG, "%s: holds a zero byte: is this the right file?", path);
     return OK;
 }
 

@@ -36,3 +36,20 @@ enum err whole_file_commit(struct whole_file *w, struct diag *d)
     if (replaces) remove(w->aside);
     return fail(d, ERR_IO, "%.300s: cannot be written: %s", w->path, why);
 }
+
+enum err whole_file_read(char **text, size_t *text_B, struct arena *a, const char *path, size_t most_B, struct diag *d)
+{
+    FILE *f = fopen(path, "rb");
+    struct stat s;
+    if (!f) return fail(d, ERR_IO, "cannot read %.200s: %s", path, strerror(errno));
+    const int sized = fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode) && (size_t)s.st_size < most_B;
+    const size_t room = sized ? (size_t)s.st_size + 1 : most_B + 1;     /* one more tells that it grew, or is too long */
+    *text = arena_alloc(a, room + 1);
+    errno = 0;
+    *text_B = fread(*text, 1, room, f);
+    const int broken = ferror(f), reason = errno;
+    fclose(f);
+    if (broken) return fail(d, ERR_IO, "cannot read %.200s: %s", path, strerror(reason));
+    (*text)[*text_B] = '\0';
+    return OK;
+}

@@ -29,7 +29,7 @@ static char *off_grid(const struct fit_data *data)
     return off;
 }
 
-/* Rows of one class: of = -1 any, else dense 0 or MoE 1; grid likewise. */
+/* Rows of one class. moe: 0 dense, 1 MoE; grid: 0 on the measured one, 1 off it; -1: either. */
 static struct range range_among(const struct fit_data *data, const double *ln_fast, const char *off, int moe, int grid)
 {
     double *ln = arena_alloc(data->a, ((size_t)data->n_row + 1) * sizeof *ln);
