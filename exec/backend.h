@@ -36,4 +36,15 @@ extern launch *const backend_cpu_launch[OP_KIND_COUNT];
 /* The table for a plan's precision: that one, or the one whose buffers may be bf16. */
 launch *const *backend_cpu_table(const struct plan *p);
 
+/* A backend of another device: its launchers, one for every kind, and the memory that arenas are of, which the host can also
+ * reach. */
+enum { BACKEND_VERSION = 1 };
+struct backend {
+    int32_t version; const char *name;
+    launch *const *launch;
+    enum err (*open)(struct diag *d);           /* ERR_DEVICE: what is missing, and what to do                 */
+    void *(*arena_new)(int64_t bytes);          /* NULL: there is no room                                      */
+    void (*arena_free)(void *p);
+};
+
 #endif

@@ -163,7 +163,7 @@ enum err backend_cpu_rope_bwd(const struct call *c)
     return turn_heads(c, 1);
 }
 
-static struct mla mla_shape(const struct call *c)
+struct mla backend_cpu_mla(const struct call *c)
 {
     const struct model *m = &c->job->model;
     return (struct mla){
@@ -172,7 +172,7 @@ static struct mla mla_shape(const struct call *c)
 
 enum err backend_cpu_mla_qkv(const struct call *c)
 {
-    const struct mla m = mla_shape(c);
+    const struct mla m = backend_cpu_mla(c);
     const struct rope at = backend_cpu_positions(c);
     return mla_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->read[0].p, c->read[1].p, c->read[2].p,
                    c->read[0].rows, &m, &at);
@@ -180,14 +180,14 @@ enum err backend_cpu_mla_qkv(const struct call *c)
 
 enum err backend_cpu_mla_qkv_bwd(const struct call *c)
 {
-    const struct mla m = mla_shape(c);
+    const struct mla m = backend_cpu_mla(c);
     const struct rope at = backend_cpu_positions(c);
     return mla_bwd_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->read[0].p, c->read[1].p, c->read[2].p,
                        c->read[0].rows, &m, &at);
 }
 
 /* `heads`: of o, here. Where queries have as many rows as keys, all tokens are here in order of position. */
-static struct attention_shape attention_sizes(const struct call *c, struct operand o, int heads)
+struct attention_shape backend_cpu_attention(const struct call *c, struct operand o, int heads)
 {
     const struct operand q = c->read[0], k = c->read[1];
     struct rope at = backend_cpu_positions(c);
@@ -203,7 +203,7 @@ static struct attention_shape attention_sizes(const struct call *c, struct opera
 }
 
 /* The sinks of the heads here, when heads are shared out over cp. */
-static float *sinks(const struct call *c, struct operand all, int heads)
+float *backend_cpu_sinks(const struct call *c, struct operand all, int heads)
 {
     return all.p ? (float *)all.p + (all.rows > heads ? c->at.cp * heads : 0) : NULL;
 }
@@ -211,11 +211,11 @@ static float *sinks(const struct call *c, struct operand all, int heads)
 enum err backend_cpu_attn(const struct call *c)
 {
     const int heads = (int)c->write[1].cols;
-    const struct attention_shape a = attention_sizes(c, c->write[0], heads);
+    const struct attention_shape a = backend_cpu_attention(c, c->write[0], heads);
     void *scratch;
     TRY(backend_cpu_scratch(&scratch, c->kernels->attention_scratch_B(&a), c));
     const enum err e = c->kernels->attention(c->write[0].p, c->write[1].p, c->read[0].p, c->read[1].p, c->read[2].p,
-                                             sinks(c, c->read[3], heads), &a, scratch);
+                                             backend_cpu_sinks(c, c->read[3], heads), &a, scratch);
     free(scratch);
     return e;
 }
@@ -223,11 +223,11 @@ enum err backend_cpu_attn(const struct call *c)
 enum err backend_cpu_attn_bwd(const struct call *c)
 {
     const int heads = (int)c->read[4].cols;
-    const struct attention_shape a = attention_sizes(c, c->read[3], heads);
+    const struct attention_shape a = backend_cpu_attention(c, c->read[3], heads);
     void *scratch;
     TRY(backend_cpu_scratch(&scratch, c->kernels->attention_scratch_B(&a), c));
     const enum err e = c->kernels->attention_bwd(c->write[0].p, c->write[1].p, c->write[2].p,
-                                                 sinks(c, c->add[0], heads), c->read[0].p, c->read[1].p,
+                                                 backend_cpu_sinks(c, c->add[0], heads), c->read[0].p, c->read[1].p,
                                                  c->read[2].p, c->read[3].p, c->read[4].p, c->read[5].p, &a, scratch);
     free(scratch);
     return e;
@@ -281,7 +281,7 @@ enum err backend_cpu_swiglu_bwd(const struct call *c)
                           (int)dy.cols);
 }
 
-static enum act act_kind(const struct call *c)
+enum act backend_cpu_act_kind(const struct call *c)
 {
     return c->job->model.activation == ACTIVATION_GELU ? ACT_GELU : ACT_RELU2;
 }
@@ -289,14 +289,14 @@ static enum act act_kind(const struct call *c)
 enum err backend_cpu_act(const struct call *c)
 {
     const struct operand y = c->write[0];
-    return act_ref(y.p, c->read[0].p, c->read[1].p, y.rows, (int)y.cols, act_kind(c));
+    return act_ref(y.p, c->read[0].p, c->read[1].p, y.rows, (int)y.cols, backend_cpu_act_kind(c));
 }
 
 enum err backend_cpu_act_bwd(const struct call *c)
 {
     const struct operand dy = c->read[1];
     return act_bwd_ref(c->write[0].p, c->write[1].p, c->read[0].p, dy.p, c->read[2].p, dy.rows, (int)dy.cols,
-                       act_kind(c));
+                       backend_cpu_act_kind(c));
 }
 
 /* ---- the loss ---- */
@@ -307,7 +307,7 @@ static double per_token(const struct call *c)
     return 1 / ((double)c->job->plan.gbs * c->job->plan.seq);
 }
 
-static struct xent vocabulary(const struct call *c, struct operand logit)
+struct xent backend_cpu_vocabulary(const struct call *c, struct operand logit)
 {
     return (struct xent){
         .first = c->at.tp * logit.cols, .cols = (int)logit.cols, .vocab = c->job->model.vocab};
@@ -315,13 +315,13 @@ static struct xent vocabulary(const struct call *c, struct operand logit)
 
 enum err backend_cpu_xent_max(const struct call *c)
 {
-    const struct xent x = vocabulary(c, c->read[0]);
+    const struct xent x = backend_cpu_vocabulary(c, c->read[0]);
     return c->kernels->xent_max(c->write[0].p, c->read[0].p, c->read[0].rows, &x);
 }
 
 enum err backend_cpu_xent_sum(const struct call *c)
 {
-    const struct xent x = vocabulary(c, c->read[0]);
+    const struct xent x = backend_cpu_vocabulary(c, c->read[0]);
     return c->kernels->xent_sum(c->write[0].p, c->read[0].p, c->read[1].p, c->read[2].p, c->read[0].rows, &x);
 }
 
@@ -332,11 +332,15 @@ enum err backend_cpu_xent(const struct call *c)
     return xent_loss_ref(&metric[c->op->flags & OP_MTP ? 1 : 0], c->read[0].p, c->read[0].rows, per_token(c));
 }
 
+double backend_cpu_loss_scale(const struct call *c)
+{
+    return (c->op->flags & OP_MTP ? c->job->model.mtp_weight : 1) * per_token(c);
+}
+
 enum err backend_cpu_xent_bwd(const struct call *c)
 {
     const struct operand logit = c->add[0];
-    const struct xent x = vocabulary(c, logit);
-    const double weight = c->op->flags & OP_MTP ? c->job->model.mtp_weight : 1;
-    return c->kernels->xent_bwd(logit.p, c->read[0].p, c->read[1].p, c->read[2].p, logit.rows, weight * per_token(c),
+    const struct xent x = backend_cpu_vocabulary(c, logit);
+    return c->kernels->xent_bwd(logit.p, c->read[0].p, c->read[1].p, c->read[2].p, logit.rows, backend_cpu_loss_scale(c),
                         &x);
 }

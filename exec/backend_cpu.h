@@ -3,8 +3,12 @@
 #ifndef EXEC_BACKEND_CPU_H
 #define EXEC_BACKEND_CPU_H
 #include "exec/backend.h"
+#include "kernels/act.h"
+#include "kernels/attention.h"
 #include "kernels/exchange.h"
-#include "kernels/rope.h"
+#include "kernels/mla.h"
+#include "kernels/route.h"
+#include "kernels/xent.h"
 
 /* One launcher per kind of OP_LIST, in its order. */
 launch backend_cpu_data, backend_cpu_embed, backend_cpu_embed_bwd, backend_cpu_norm, backend_cpu_norm_bwd,
@@ -29,5 +33,16 @@ int64_t backend_cpu_B(const struct call *c, struct operand o, int id);
 struct exchange backend_cpu_exchange(const struct call *c, struct operand count);
 /* Where this rank's rows stand in their sequences. */
 struct rope backend_cpu_positions(const struct call *c);
+
+/* What an op's kernel is told, from the call's shapes and the model: other backends ask too. `heads`: of attention's output o,
+ * here. */
+struct mla backend_cpu_mla(const struct call *c);
+struct attention_shape backend_cpu_attention(const struct call *c, struct operand o, int heads);
+float *backend_cpu_sinks(const struct call *c, struct operand all, int heads);
+struct xent backend_cpu_vocabulary(const struct call *c, struct operand logit);
+enum act backend_cpu_act_kind(const struct call *c);
+struct route_rule backend_cpu_route_rule(const struct call *c);
+double backend_cpu_loss_scale(const struct call *c);    /* of a row's gradient */
+enum { METRIC_SQUARES = 2 };            /* place of the gradients' square sum in the metric buffer */
 
 #endif

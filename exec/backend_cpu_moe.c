@@ -16,7 +16,7 @@ struct exchange backend_cpu_exchange(const struct call *c, struct operand count)
 
 /* ---- the router ---- */
 
-static struct route_rule route_rule(const struct call *c)
+struct route_rule backend_cpu_route_rule(const struct call *c)
 {
     const struct model *m = &c->job->model;
     return (struct route_rule){.experts = m->experts,
@@ -69,7 +69,7 @@ static enum err replayed(int32_t *given, const struct call *c, int64_t rows)
 enum err backend_cpu_route(const struct call *c)
 {
     const struct operand logit = c->read[0];
-    const struct route_rule r = route_rule(c);
+    const struct route_rule r = backend_cpu_route_rule(c);
     const int64_t own_B = (route_scratch_B(logit.rows, &r) + 7) / 8 * 8;
     const int replay = c->routes && c->replay;
     float gap = INFINITY;
@@ -100,7 +100,7 @@ static float *in_order(float *list, struct operand dprob, struct operand perm)
 enum err backend_cpu_route_bwd(const struct call *c)
 {
     const struct operand dlogit = c->write[0], perm = c->read[2];
-    const struct route_rule r = route_rule(c);
+    const struct route_rule r = backend_cpu_route_rule(c);
     const int64_t own_B = (route_scratch_B(dlogit.rows, &r) + 7) / 8 * 8;
     void *scratch;
     TRY(backend_cpu_scratch(&scratch, own_B + perm.rows * (int64_t)sizeof(float), c));

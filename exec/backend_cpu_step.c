@@ -47,8 +47,6 @@ enum err backend_cpu_data(const struct call *c)
 
 /* ---- parameters ---- */
 
-enum { METRIC_SQUARES = 2 }; /* place of the gradients' square sum in the metric buffer */
-
 enum err backend_cpu_zero(const struct call *c)
 {
     memset(c->write[0].p, 0, (size_t)backend_cpu_B(c, c->write[0], c->op->io.write[0]));

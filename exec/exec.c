@@ -36,7 +36,7 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
     if (!ask->data && ask->text_n < 1) return fail(d, ERR_CONFIG, "the training text is empty; at least 1 byte is needed");
     if (ask->routes) TRY(routes_check(ask->routes, j, ask->steps, d));
     TRY(unroll_check(u, pr, 1, d));
-    return exec_fits(u, j, d);
+    return ask->on ? OK : exec_fits(u, j, d);
 }
 
 static void exec_find_least(struct exec_shared *x, struct arena *a)
@@ -54,7 +54,9 @@ static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d
 {
     const int traced = x->ask->iters_traced;
     pthread_mutex_init(&x->lock, NULL);
-    x->backend = x->ask->backend ? x->ask->backend : backend_cpu_table(&x->j->plan);
+    x->backend = x->ask->backend ? x->ask->backend
+                 : x->ask->on    ? x->ask->on->launch
+                                 : backend_cpu_table(&x->j->plan);
     x->data = x->ask->data ? *x->ask->data : data_of_text(x->ask->text, x->ask->text_n);
     x->kernels = x->ask->kernels ? x->ask->kernels : kernels_fast(0);
     x->shm = comm_shm_open(a, x->ask->timeout_s);

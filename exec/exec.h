@@ -22,6 +22,7 @@ struct exec_ask {
     int poison;                             /* fill every life with NaN bytes at birth and death (tests)      */
     double timeout_s;                       /* of a collective; <= 0: waits for ever                          */
     launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_table of the plan    */
+    const struct backend *on;               /* whose memory arenas are of, and launchers; NULL: the host       */
     const struct kernels *kernels;          /* of backend_cpu's launchers; NULL: kernels_fast(0)              */
     void *backend_user;                     /* handed to every launch                                         */
     void *user;                             /* of the hooks, any of which may be NULL                  */

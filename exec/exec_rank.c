@@ -85,10 +85,10 @@ static void exec_rank_sort_items(struct exec_rank *r, struct arena *a)
 static enum err exec_rank_make_arena(struct exec_rank *r, struct diag *d)
 {
     const size_t size_B = ((size_t)r->u->arena_B + CANARY_B + ALIGN - 1) / ALIGN * ALIGN;
-    r->arena = aligned_alloc(ALIGN, size_B);
+    r->arena = r->x->ask->on ? r->x->ask->on->arena_new((int64_t)size_B) : aligned_alloc(ALIGN, size_B);
     if (!r->arena)
-        return fail(d, ERR_LIMIT, "rank %d: no memory for its arena of %lld bytes", r->rank,
-                    (long long)r->u->arena_B);
+        return fail(d, ERR_LIMIT, "rank %d: no %s memory for its arena of %lld bytes", r->rank,
+                    r->x->ask->on ? r->x->ask->on->name : "host", (long long)r->u->arena_B);
     memset(r->arena, 0, (size_t)r->u->arena_B);
     memset(r->arena + r->u->arena_B, CANARY, CANARY_B);
     exec_param_init(r->x->pr, r->u, r->x->j, r->rank, r->arena);
@@ -116,7 +116,8 @@ enum err exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena
 
 void exec_rank_close(struct exec_rank *r)
 {
-    free(r->arena);
+    if (r->arena && r->x->ask->on) r->x->ask->on->arena_free(r->arena);
+    else free(r->arena);
     r->arena = NULL;
 }
 

@@ -100,6 +100,7 @@ static enum err train_steps(struct train *t, struct diag *d)
                                 .first_seq = t->first_seq + (t->from - t->r->first_step) * t->j->plan.gbs,
                                 .stop_at_nan = 1,
                                 .poison = ask->poison,
+                                .on = ask->on,
                                 .kernels = ask->kernels,
                                 .user = t,
                                 .before = train_before,

@@ -14,7 +14,7 @@ struct train_ask {
     const char *data_name; double eval_split; /* for checkpoints: how the user named it; NULL: "" */
     int64_t steps; /* of the whole run: those before a resumed checkpoint count */
     int32_t traced; double timeout_s; /* as exec_ask */
-    int32_t poison; const struct kernels *kernels; /* as exec_ask */
+    int32_t poison; const struct kernels *kernels; const struct backend *on; /* as exec_ask */
     int64_t eval_every, eval_steps; /* every 0: after the last step; steps of gbs sequences, 0: the whole part */
     int32_t evals; /* 0: no evaluation */
     int64_t save_every; int32_t keep; /* every 0: no checkpoints; else after the last step too. The newest stay */

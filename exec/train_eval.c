@@ -70,6 +70,7 @@ enum err train_evaluate(struct train_eval *e, const struct train_forward *f, con
                                 .part = DATA_EVAL,
                                 .timeout_s = ask->timeout_s,
                                 .poison = ask->poison,
+                                .on = ask->on,
                                 .kernels = ask->kernels,
                                 .user = &v,
                                 .before = train_eval_before,

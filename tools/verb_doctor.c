@@ -1,5 +1,6 @@
 /* moefold doctor: what this machine can do. Looks at files only: it starts no program, opens no device and loads no
  * driver, so it cannot hang on a broken one. A thing that is absent is named with what would need it. */
+#include "exec/backend_load.h"
 #include "models/cfg.h"
 #include "tools/args.h"
 #include "tools/report.h"
@@ -19,14 +20,22 @@ static const struct report_col check_cols[] = {
 /* A thing is there when one of these files is. */
 static const struct { const char *what, *used_by, *path[5]; } files[] = {
     { "Graphviz dot", "draw -o F.svg", { "/usr/bin/dot", "/usr/local/bin/dot", "/bin/dot" } },
-    { "CUDA compiler", "nothing yet", { "/usr/local/cuda/bin/nvcc", "/usr/bin/nvcc", "/opt/cuda/bin/nvcc" } },
-    { "NVIDIA driver", "nothing yet", { "/proc/driver/nvidia/version", "/dev/nvidiactl" } },
+    { "CUDA compiler", "building the CUDA module", { "/usr/local/cuda/bin/nvcc", "/usr/bin/nvcc", "/opt/cuda/bin/nvcc" } },
+    { "NVIDIA driver", "run --backend cuda", { "/proc/driver/nvidia/version", "/dev/nvidiactl" } },
     { "MPI", "nothing yet", { "/usr/bin/mpirun", "/usr/local/bin/mpirun", "/opt/openmpi/bin/mpirun" } },
 };
 
+/* The CUDA backend is a file beside the program. */
+static struct doctor_check check_module(struct arena *a)
+{
+    char path[4200] = "";
+    const int found = backend_load_path(path, sizeof path, "cuda") && access(path, R_OK) == 0;
+    return (struct doctor_check){ "CUDA module", found, found ? arena_strdup(a, path) : "absent", "run --backend cuda" };
+}
+
 /* Things that are there once for each entry of a folder of the kernel's. */
 static const struct { const char *what, *used_by, *pattern; } entries[] = {
-    { "NVIDIA GPUs", "nothing yet", "/proc/driver/nvidia/gpus/*" },
+    { "NVIDIA GPUs", "run --backend cuda", "/proc/driver/nvidia/gpus/*" },
     { "InfiniBand ports", "nothing yet", "/sys/class/infiniband/*/ports/*" },
 };
 
@@ -87,6 +96,7 @@ static int collect(struct doctor_check *to, struct arena *a)
     to[n++] = (struct doctor_check){ "CPU vectors", 1, vectors(), "run: kernels" };
     for (int i = 0; i < LEN(entries); i++) to[n++] = check_entries(i, a);
     for (int i = 0; i < LEN(files); i++) to[n++] = check_file(i);
+    to[n++] = check_module(a);
     to[n++] = (struct doctor_check){ "built with", 1, built_with(), "" };
     to[n++] = (struct doctor_check){ "built-in files", cfg_embedded_n > 0, arena_printf(a, "%d", cfg_embedded_n),
                                      "list" };

@@ -1,6 +1,7 @@
 /* moefold run: trains under a plan on this machine and leaves a directory that `compare` reads: plan.yaml
  * (the plan, every option), trace.mft (one span per op that happened), metrics.jsonl (one line a step),
  * checkpoints/ (when asked for), run.json (the answer). */
+#include "exec/backend_load.h"
 #include "exec/hf.h"
 #include "exec/lr.h"
 #include "exec/train.h"
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const backends[] = { "cpu", NULL }, *const kernel_kinds[] = { "fast", "reference", NULL };
+static const char *const backends[] = { "cpu", "cuda", NULL }, *const kernel_kinds[] = { "fast", "reference", NULL };
 static const char *const comms[] = { "shm", NULL };
 static const struct word as_before[] = { { "auto", -1 }, { NULL, 0 } };
 static const char *const rank_kinds[] = { "thread", NULL };
@@ -118,6 +119,7 @@ static const struct report_col sum_cols[] = {
 struct run {
     struct data data;
     struct job job; struct program pr; struct unroll *u;
+    const struct backend *on;           /* NULL: the CPU */
     struct checkpoint_file from; struct train_ask ask; struct train_result r;
     struct run_log log;
 };
@@ -211,6 +213,7 @@ static enum err prepare(struct run *r, struct arena *a, struct args *args, struc
     TRY(args_job(&r->job, a, args, 1, d));
     if (r->ask.resume) TRY(checkpoint_check_model(&r->from, a, &r->job.model, d));
     if (p->lr_steps == 0) p->lr_steps = f->steps;
+    if (f->backend) TRY(backend_load(&r->on, backends[f->backend], d));
     TRY(open_data(&r->data, a, f, p, d));
     TRY(save_directory(f->out, d));
     TRY(keep_model(r, a, f->out, d));
@@ -282,6 +285,7 @@ static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
                                  .steps = f->steps,
                                  .traced = f->traced,
                                  .timeout_s = f->timeout_s,
+                                 .on = r->on,
                                  .kernels = f->kernels ? &kernels_ref : NULL,
                                  .evals = f->eval_split > 0,
                                  .eval_every = f->eval_every,

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorLaunchFailure = 719 }
-    cudaError_t;
+typedef enum { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorInsufficientDriver = 35,
+               cudaErrorLaunchFailure = 719 } cudaError_t;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3,
                       cudaMemcpyDefault = 4 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
@@ -38,6 +38,71 @@ static inline cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cud
     (void)s;
     if (bytes) memset(to, value, bytes);
     return cudaSuccess;
+}
+
+/* ---- memory and the device, of which there is one, as good as any ---- */
+#define CUDART_VERSION 13000
+#define cudaStreamPerThread ((cudaStream_t)0x2)
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76,
+                      cudaDevAttrConcurrentManagedAccess = 89 };
+enum { cudaMemAttachGlobal = 1 };
+
+static inline cudaError_t simt_new(void **p, size_t bytes)
+{
+    *p = aligned_alloc(256, (bytes / 256 + 1) * 256);
+    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+static inline cudaError_t cudaMallocManaged(void **p, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return simt_new(p, bytes);
+}
+/* What is new holds no numbers. */
+static inline cudaError_t cudaMallocAsync(void **p, size_t bytes, cudaStream_t s)
+{
+    (void)s;
+    const cudaError_t e = simt_new(p, bytes);
+    if (e == cudaSuccess) memset(*p, 0xff, bytes);
+    return e;
+}
+static inline cudaError_t cudaFree(void *p)
+{
+    free(p);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaFreeAsync(void *p, cudaStream_t s)
+{
+    (void)s;
+    return cudaFree(p);
+}
+static inline cudaError_t cudaMemGetInfo(size_t *free_B, size_t *all_B)
+{
+    *free_B = *all_B = SIZE_MAX / 2;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    (void)s;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = 1;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaSetDevice(int i)
+{
+    return i == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+static inline cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a, int device)
+{
+    (void)device;
+    *value = a == cudaDevAttrComputeCapabilityMajor ? 9 : a == cudaDevAttrConcurrentManagedAccess;
+    return cudaSuccess;
+}
+static inline const char *cudaGetErrorString(cudaError_t e)
+{
+    return e == cudaSuccess ? "no error" : "an error of the emulation";
 }
 
 /* A fault is reported once, to whoever asks first: the launcher. simt_fault() still has its text. */

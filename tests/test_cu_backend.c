@@ -1,0 +1,74 @@
+/* The CUDA backend, emulated, in the executor: every op of several models is compared with the CPU's on the same inputs, on one
+ * rank and on folded ones; whole runs then give the CPU's losses. */
+#include "exec/verify.h"
+#include "tests/parity.h"
+#include "tests/simt/simt.h"
+
+extern const struct backend backend_module;     /* exec/backend_cuda.c, compiled against tests/simt/cuda_runtime.h */
+static struct verify v;
+
+static const struct fold folds[] = {
+    { .name = "gqa folded", .family = GQA, .tp = 2, .ep = 2, .etp = 1, .dp = 1 },
+    { .name = "mla folded", .family = MLA, .cp = 2, .ep = 2 },
+    { .name = "windows, sinks, biases", .family = OSS },
+    { .name = "gqa bf16", .family = GQA, .bf16 = 1 },
+};
+
+static void open_fold(struct parity *p, const struct fold *f, int steps)
+{
+    parity_open(p, f, 1, OPTIMIZER_ADAMW);
+    p->ask.steps = steps;
+    p->ask.before = NULL;
+    p->ask.after_step = NULL;
+}
+
+START_TEST(every_op_agrees_with_the_cpu)
+{
+    struct parity p;
+    const struct fold *f = &folds[_i];
+    simt_order((unsigned)_i % SIMT_ORDERS);
+    open_fold(&p, f, 1);
+    v.a = (struct verify_side){ backend_cpu_table(&p.j.plan), &kernels_ref };
+    v.b = (struct verify_side){ backend_module.launch, &kernels_ref };
+    ck_assert_msg(verify_run(&v, &p.a, &p.pr, p.u, &p.j, &p.ask, &p.d) == OK, "%s: %s %s", f->name, p.d.text, simt_fault());
+    for (int i = 0; i < OP_KIND_COUNT; i++) {
+        const double limit = verify_limit((enum dtype)v.kind[i].dtype);
+        ck_assert_msg(v.kind[i].off <= limit, "%s: %s is off by %g: %g, %g", f->name, op_name((enum op_kind)i), v.kind[i].off,
+                      v.kind[i].a, v.kind[i].b);
+    }
+    parity_close(&p);
+}
+END_TEST
+
+START_TEST(runs_lose_as_the_cpu_does)
+{
+    enum { STEPS = 1 };
+    double loss[2][STEPS];
+    for (int side = 0; side < 2; side++) {
+        struct parity p;
+        struct exec_result r;
+        open_fold(&p, &folds[_i], STEPS);
+        p.ask.on = side ? &backend_module : NULL;
+        p.ask.kernels = &kernels_ref;
+        ck_assert_msg(exec_run(&r, &p.a, &p.pr, p.u, &p.j, &p.ask, &p.d) == OK, "%s: %s", folds[_i].name, p.d.text);
+        for (int s = 0; s < STEPS; s++) loss[side][s] = r.step[s].loss;
+        parity_close(&p);
+    }
+    for (int s = 0; s < STEPS; s++) ck_assert_double_eq_tol(loss[1][s], loss[0][s], 2e-5);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cu_backend");
+    TCase *all = tcase_create("cu_backend");
+    tcase_set_timeout(all, 300);
+    tcase_add_loop_test(all, every_op_agrees_with_the_cpu, 0, (int)(sizeof folds / sizeof folds[0]));
+    tcase_add_loop_test(all, runs_lose_as_the_cpu_does, 0, 1);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed > 0;
+}
