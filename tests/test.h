@@ -40,6 +40,16 @@ static inline void test_job(struct job *j, struct arena *a, const char *flags)
     ck_assert_msg(test_job_try(j, a, flags, &d) == OK, "%s: %s", flags, d.text);
 }
 
+/* As published: cut to `layers` (0: not), of them `dense` without experts (-1: the model's). */
+static inline void test_job_cut(struct job *j, struct arena *a, const char *flags, int layers, int dense)
+{
+    struct diag d;
+    test_job(j, a, flags);
+    if (layers) model_cut(&j->model, layers);
+    if (dense >= 0) j->model.dense_layers = dense;
+    ck_assert_msg(plan_resolve(j, &d) == OK, "%s", d.text);
+}
+
 /* plan_read_open from the same, and which options they fixed. */
 static inline void test_job_open(struct job *j, struct arena *a, char fixed[64], const char *flags)
 {
