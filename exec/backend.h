@@ -33,7 +33,7 @@ typedef enum err launch(const struct call *c);
 
 /* CPU ranks; what OP_LIST says is only predicted has no entry. */
 extern launch *const backend_cpu_launch[OP_KIND_COUNT];
-/* The table for a plan's precision: that one, or the one whose buffers may be bf16. */
+/* The table for a plan's precision and moments: that one, or the one whose buffers may be bf16. */
 launch *const *backend_cpu_table(const struct plan *p);
 
 /* A backend of another device: its launchers, one for every kind, and the memory that arenas are of, which the host can also

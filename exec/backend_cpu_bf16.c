@@ -1,9 +1,10 @@
-/* Plans in bfloat16: what is stored so is computed with as float. An op of arithmetic gets float copies of what it
+/* Plans with buffers in bfloat16: what is stored so is computed with as float. An op of arithmetic gets float copies of what it
  * reads, and what it wrote is rounded once, when it is done: a product accumulates in float over its whole inner
  * dimension. Main gradients, moments, master weights and losses are float buffers and pass as they are.
  * Communication moves bytes and needs no more than to add right: sums over members run in float, in member order,
  * and are rounded once; their parts travel as all-to-alls. */
 #include "exec/backend_cpu.h"
+#include "exec/numbers.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,23 @@ static enum err in_float(const struct call *call)
     widen(&wide, floats);
     const enum err e = backend_cpu_launch[c.op->kind](&wide);
     if (e == OK) narrow(&c, &wide);
+    free(floats);
+    return e;
+}
+
+/* Master weights in two halves: whole for the step, then cut again. */
+static enum err in_halves(const struct call *call)
+{
+    struct call c = *call;
+    const int64_t n = c.add[1].rows, first = c.me * n;
+    struct numbers master = { .p = c.add[1].p, .type = DT_I16, .high = (bf16 *)c.add[0].p + first };
+    void *floats;
+    if (c.pr->buf[c.op->io.add[1]].dtype != DT_I16) return in_float(call);
+    TRY(backend_cpu_scratch(&floats, n * (int64_t)sizeof(float), &c));
+    numbers_get(floats, master, 0, n);
+    c.add[1].p = floats;
+    const enum err e = in_float(&c);
+    if (e == OK) numbers_set(master, 0, floats, n);
     free(floats);
     return e;
 }
@@ -171,6 +189,7 @@ static enum err embed(const struct call *c)
 {
     const struct operand y = c->write[0], table = c->read[1];
     const int32_t *token = c->read[0].p;
+    if (!is_bf16(c, &y, c->op->io.write[0])) return backend_cpu_embed(c);
     for (int64_t t = 0; t < y.rows; t++) {
         const int64_t row = token[t] - c->at.tp * table.rows;
         bf16 *to = (bf16 *)y.p + t * y.cols;
@@ -188,6 +207,7 @@ static enum err any(const struct call *c)
     const enum op_family f = op_family(k);
     switch (k) {
     case OP_EMBED: return embed(c);
+    case OP_ADAMW: case OP_SGD: return in_halves(c);
     case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: return in_float(c);
     case OP_SCATTER: return scatter(c);
     case OP_SCATTER_V: return scatter_v(c);
@@ -201,5 +221,5 @@ static enum err any(const struct call *c)
 launch *const *backend_cpu_table(const struct plan *p)
 {
     static launch *const bf16_table[OP_KIND_COUNT] = { [0 ... OP_KIND_COUNT - 1] = any };
-    return p->precision == PRECISION_FP32 ? backend_cpu_launch : bf16_table;
+    return p->precision == PRECISION_FP32 && p->moments == STATE_FP32 ? backend_cpu_launch : bf16_table;
 }

@@ -35,7 +35,7 @@ uint64_t checkpoint_hash(uint64_t h, const void *bytes, int64_t n)
 
 /* ---- what a rank writes ---- */
 
-struct piece { int64_t rows, cols, stride; const float *from; };
+struct piece { int64_t rows, cols, stride; struct numbers from; int64_t at; };   /* at: its first element */
 
 /* Pieces of one rank, counted first (piece NULL) and then filled. */
 struct pieces {
@@ -45,7 +45,7 @@ struct pieces {
 };
 
 static void pieces_add(struct pieces *all, const struct param *q, char kind, struct checkpoint_piece p,
-                       const float *from, int64_t stride)
+                       struct numbers from, int64_t at, int64_t stride)
 {
     if (all->piece) {
         char key[64];
@@ -57,19 +57,19 @@ static void pieces_add(struct pieces *all, const struct param *q, char kind, str
         t->n_dim = 2;
         t->dim[0] = p.row_end - p.row;
         t->dim[1] = p.col_end - p.col;
-        all->piece[all->n] = (struct piece){ t->dim[0], t->dim[1], stride, from };
+        all->piece[all->n] = (struct piece){ t->dim[0], t->dim[1], stride, from, at };
     }
     all->n++;
 }
 
-/* Rectangles of the local elements [first, end) of a parameter; `from` is local element 0. */
+/* Rectangles of the local elements [first, end) of a parameter, of which element 0 is `zero` of `from`. */
 static void pieces_of(struct pieces *all, const struct exec_param_slice *s, char kind, int64_t first,
-                      int64_t end, const float *from)
+                      int64_t end, struct numbers from, int64_t zero)
 {
     const int64_t rows = checkpoint_rows(s->q, &all->c->j->model);
     for (int64_t e = 0; e < s->batch; e++) {
         struct checkpoint_piece open = { 0 };
-        const float *open_from = NULL;
+        int64_t open_at = 0;
         for (int64_t r = 0; r <= s->rows; r++) {
             struct checkpoint_piece p = { 0 };
             const int64_t at = (e * s->rows + r) * s->cols;
@@ -80,14 +80,14 @@ static void pieces_of(struct pieces *all, const struct exec_param_slice *s, char
                 if (row < rows)
                     p = (struct checkpoint_piece){ kind, s->expert + e, row, row + 1, col + lo, col + hi };
             }
-            if (open_from && p.row_end && p.row == open.row_end && p.col == open.col &&
+            if (open.row_end && p.row_end && p.row == open.row_end && p.col == open.col &&
                 p.col_end == open.col_end) {
                 open.row_end++;
                 continue;
             }
-            if (open_from) pieces_add(all, s->q, kind, open, open_from, s->cols);
+            if (open.row_end) pieces_add(all, s->q, kind, open, from, open_at, s->cols);
             open = p;
-            open_from = p.row_end ? from + at + lo : NULL;
+            open_at = zero + at + lo;
         }
     }
 }
@@ -116,7 +116,7 @@ static void pieces_param(struct pieces *all, const struct state *s, int param, i
     const int64_t n = slice.batch * slice.rows * slice.cols;
     if (slice.copy) return;
     if (!q->g) {
-        if (at.cp == 0 && at.dp == 0) pieces_of(all, &slice, 'w', 0, n, state_at(s, rank, q->w));
+        if (at.cp == 0 && at.dp == 0) pieces_of(all, &slice, 'w', 0, n, state_numbers(s, rank, q->w), 0);
         return;
     }
     const struct bucket *k = exec_param_bucket(pr, q);
@@ -124,11 +124,13 @@ static void pieces_param(struct pieces *all, const struct state *s, int param, i
     const int64_t base = pr->buf[q->g].view_at, first = larger(own.first - base, 0);
     const int64_t end = own.end - base < n ? own.end - base : n;
     if (first >= end) return;
-    pieces_of(all, &slice, 'w', first, end,
-              k->master ? state_at(s, rank, k->master) + base - own.first : state_at(s, rank, q->w));
+    if (k->master)
+        pieces_of(all, &slice, 'w', first, end,
+                  exec_param_master(state_numbers(s, rank, k->master), state_numbers(s, rank, k->w), own), base - own.first);
+    else pieces_of(all, &slice, 'w', first, end, state_numbers(s, rank, q->w), 0);
     if (!k->m || all->c->head.optimizer != OPTIMIZER_ADAMW) return;
-    pieces_of(all, &slice, 'm', first, end, state_at(s, rank, k->m) + base - own.first);
-    pieces_of(all, &slice, 'v', first, end, state_at(s, rank, k->v) + base - own.first);
+    pieces_of(all, &slice, 'm', first, end, state_numbers(s, rank, k->m), base - own.first);
+    pieces_of(all, &slice, 'v', first, end, state_numbers(s, rank, k->v), base - own.first);
 }
 
 static void pieces_all(struct pieces *all, const struct state *s, int rank)
@@ -148,15 +150,24 @@ static int out_write(struct out *o, const void *bytes, int64_t n)
     return fwrite(bytes, 1, (size_t)n, o->f) == (size_t)n;
 }
 
+static int out_row(struct out *o, const struct piece *p, int64_t row)
+{
+    float some[1024];
+    for (int64_t c = 0; c < p->cols; c += LEN(some)) {
+        const int64_t n = p->cols - c < LEN(some) ? p->cols - c : LEN(some);
+        numbers_get(some, p->from, p->at + row * p->stride + c, n);
+        if (!out_write(o, some, n * (int64_t)sizeof *some)) return 0;
+    }
+    return 1;
+}
+
 static int out_pieces(struct out *o, const struct pieces *all)
 {
     int64_t head_B;
     const char *head = safetensors_head(all->a, all->tensor, all->n, &head_B);
     int sound = out_write(o, head, head_B);
     for (int i = 0; i < all->n && sound; i++)
-        for (int64_t r = 0; r < all->piece[i].rows && sound; r++)
-            sound = out_write(o, all->piece[i].from + r * all->piece[i].stride,
-                              all->piece[i].cols * (int64_t)sizeof(float));
+        for (int64_t r = 0; r < all->piece[i].rows && sound; r++) sound = out_row(o, &all->piece[i], r);
     return sound;
 }
 
@@ -216,15 +227,6 @@ enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *roo
 {
     *c = (struct checkpoint){ .pr = pr, .j = j, .head = *head, .n_shard = j->plan.gpus };
     if (strlen(root) + 32 > sizeof c->dir) return fail(d, ERR_IO, "%.100s...: the path is too long", root);
-    for (int i = 0; i < pr->n_bucket; i++) {
-        const struct bucket *k = &pr->bucket[i];
-        const int32_t id[] = { k->master ? k->master : k->w, k->m, k->v };
-        for (int n = 0; n < LEN(id); n++)
-            if (id[n] && pr->buf[id[n]].dtype != DT_F32)
-                return fail(d, ERR_LIMIT,
-                            "%s of type %s: checkpoints hold float32; use --moments fp32 --master fp32",
-                            n ? "moments" : "master weights", dtype_name((enum dtype)pr->buf[id[n]].dtype));
-    }
     snprintf(c->dir, sizeof c->dir, "%s/step-%08lld", root, (long long)head->step);
     snprintf(c->part, sizeof c->part, "%s.part", c->dir);
     c->shard = arena_alloc(a, (size_t)c->n_shard * sizeof *c->shard);

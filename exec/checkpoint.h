@@ -3,7 +3,7 @@
  * sizes and hashes), model.yaml, plan.yaml, and a safetensors shard per rank. A tensor of a shard is a
  * rectangle of one whole parameter: its name "layers.2.expert_fc1.m[3,0:16,8:16]" says which (w: weight, m,
  * v: AdamW's moments; expert 3, rows 0 to 15, columns 8 to 15), so that a reader knows no fold of the writer.
- * float32; of bf16 runs the master weights; rows that pad the vocabulary are not stored. The directory is
+ * float32, whatever the plan keeps; of bf16 runs the master weights; rows that pad the vocabulary are not stored. The directory is
  * written as DIR.part and renamed: what is there under its name is whole. */
 #ifndef EXEC_CHECKPOINT_H
 #define EXEC_CHECKPOINT_H

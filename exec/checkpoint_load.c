@@ -251,8 +251,20 @@ static int64_t load_row(const struct exec_param_slice *s, int64_t row)
     return row >= 0 && row < n ? base + row : -1;
 }
 
-/* Where local elements [first, end) of a slice go: to[element - first]. */
-struct target { const struct exec_param_slice *s; int64_t first, end; float *to; };
+/* Where local elements [first, end) of a slice go: to element at + (element - first). */
+struct target { const struct exec_param_slice *s; int64_t first, end; struct numbers to; int64_t at; };
+
+static enum err load_row_part(const struct target *t, int64_t element, const struct safetensors *file,
+                              const struct safetensors_tensor *from, int64_t at, int64_t n, struct diag *d)
+{
+    float some[1024];
+    for (int64_t i = 0; i < n; i += LEN(some)) {
+        const int64_t k = n - i < LEN(some) ? n - i : LEN(some);
+        TRY(safetensors_floats(some, file, from, at + i, k, d));
+        numbers_set(t->to, t->at + element - t->first + i, some, k);
+    }
+    return OK;
+}
 
 static enum err load_entry(int64_t *got, const struct load *l, const struct entry *e, const struct target *t)
 {
@@ -270,8 +282,8 @@ static enum err load_entry(int64_t *got, const struct load *l, const struct entr
         if (lo + line < t->first) lo = t->first - line;
         if (hi + line > t->end) hi = t->end - line;
         if (lo >= hi) continue;
-        TRY(safetensors_floats(t->to + line + lo - t->first, file, &file->tensor[e->tensor],
-                               (row - e->p.row) * width + lo + base - e->p.col, hi - lo, l->d));
+        TRY(load_row_part(t, line + lo, file, &file->tensor[e->tensor],
+                          (row - e->p.row) * width + lo + base - e->p.col, hi - lo, l->d));
         *got += hi - lo;
     }
     return OK;
@@ -305,21 +317,6 @@ static enum err load_target(const struct load *l, int first_entry, char kind, co
                 l->c->dir, (long long)got, (long long)want, checkpoint_key(key, sizeof key, t->s->q), kind);
 }
 
-/* The weights of a rank's slice, rounded where they are bf16. */
-static enum err load_weight(const struct load *l, int rank, int entry, const struct exec_param_slice *s)
-{
-    const struct buf *b = &l->s->pr->buf[s->q->w];
-    const int64_t n = s->batch * s->rows * s->cols;
-    struct arena a = { 0 };
-    float *wide =
-        b->dtype == DT_BF16 ? arena_alloc(&a, (size_t)n * sizeof *wide) : state_at(l->s, rank, s->q->w);
-    const enum err e = load_target(l, entry, 'w', &(struct target){ s, 0, n, wide });
-    if (e == OK && b->dtype == DT_BF16)
-        safetensors_bytes(state_bytes_at(l->s, rank, s->q->w), wide, n, SAFETENSORS_BF16);
-    arena_free(&a);
-    return e;
-}
-
 static enum err load_rank_param(const struct load *l, int rank, int param)
 {
     const struct program *pr = l->s->pr;
@@ -328,19 +325,22 @@ static enum err load_rank_param(const struct load *l, int rank, int param)
     checkpoint_key(key, sizeof key, q);
     const int entry = l->first[load_param(pr, key, (int)strlen(key))];
     const struct exec_param_slice s = exec_param_slice(pr, l->j, q, fold_coord(&l->j->plan, rank));
-    TRY(load_weight(l, rank, entry, &s));
-    if (!q->g) return OK;
-    const struct bucket *k = exec_param_bucket(pr, q);
+    const int64_t n = s.batch * s.rows * s.cols;
+    const struct bucket *k = q->g ? exec_param_bucket(pr, q) : NULL;
+    struct numbers weights = state_numbers(l->s, rank, q->w);
+    weights.up = k && k->master && pr->buf[k->master].dtype == DT_I16;
+    TRY(load_target(l, entry, 'w', &(struct target){ &s, 0, n, weights, 0 }));
+    if (!k) return OK;
     const struct exec_param_owned own = exec_param_owned(pr, l->j, q, rank);
-    const int64_t base = pr->buf[q->g].view_at, n = s.batch * s.rows * s.cols;
+    const int64_t base = pr->buf[q->g].view_at;
     const int64_t first = own.first > base ? own.first - base : 0,
                   end = own.end - base < n ? own.end - base : n;
     const int32_t id[] = { k->master, k->m, k->v };
     for (int i = 0; i < LEN(id) && first < end; i++) {
         if (!id[i] || (i && l->c->head.optimizer != OPTIMIZER_ADAMW)) continue;
-        TRY(load_target(
-            l, entry, "wmv" [i],
-            &(struct target) { &s, first, end, state_at(l->s, rank, id[i]) + base + first - own.first }));
+        const struct numbers to =
+            exec_param_master(state_numbers(l->s, rank, id[i]), state_numbers(l->s, rank, k->w), own);
+        TRY(load_target(l, entry, "wmv" [i], &(struct target) { &s, first, end, to, base + first - own.first }));
     }
     return OK;
 }

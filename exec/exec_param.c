@@ -1,7 +1,6 @@
 /* One description of a rank's slice (struct exec_param_slice) serves initial values and gathering, so the two
  * cannot disagree. */
 #include "exec/exec_param.h"
-#include "kernels/bf16.h"
 #include <math.h>
 #include <string.h>
 
@@ -84,26 +83,13 @@ int64_t exec_param_place(const struct exec_param_slice *s, int64_t expert, int64
     return ((s->expert + expert) * s->q->rows + exec_param_row(s, row)) * s->q->cols + col;
 }
 
-/* Numbers of a buffer, fp32 or bf16. */
-struct numbers { float *f32; bf16 *b16; };
-
+/* A buffer for ever, from its first element. */
 static struct numbers exec_param_at(const struct program *pr, const struct unroll *u, char *arena, int id)
 {
     const struct item once = { .micro = -1 };
     const struct buf *b = &pr->buf[id];
-    void *p = arena + unroll_life(u, pr, &once, id)->offset + b->view_at * dtype_B((enum dtype)b->dtype);
-    return b->dtype == DT_BF16 ? (struct numbers){ .b16 = p } : (struct numbers){ .f32 = p };
-}
-
-static float exec_param_get(struct numbers x, int64_t i)
-{
-    return x.b16 ? bf16_to_float(x.b16[i]) : x.f32[i];
-}
-
-static void exec_param_set(struct numbers x, int64_t i, float value)
-{
-    if (x.b16) x.b16[i] = bf16_of_float(value);
-    else x.f32[i] = value;
+    return (struct numbers){ .p = arena + unroll_life(u, pr, &once, id)->offset + b->view_at * dtype_B((enum dtype)b->dtype),
+                             .type = (enum dtype)b->dtype };
 }
 
 const struct bucket *exec_param_bucket(const struct program *pr, const struct param *q)
@@ -124,24 +110,33 @@ struct exec_param_owned exec_param_owned(const struct program *pr, const struct 
     return (struct exec_param_owned){ me * part, (me + 1) * part };
 }
 
+struct numbers exec_param_master(struct numbers own, struct numbers weights, struct exec_param_owned mine)
+{
+    if (own.type == DT_I16) own.high = (bf16 *)weights.p + mine.first;
+    return own;
+}
+
 /* Values go to the weights and, not rounded, to the master weights that the rank holds. */
 static void exec_param_fill(const struct program *pr, const struct unroll *u, const struct job *j,
                             const struct exec_param_slice *s, char *arena, int rank)
 {
-    const struct numbers to = exec_param_at(pr, u, arena, s->q->w);
-    const int master = s->q->g ? exec_param_bucket(pr, s->q)->master : 0;
-    const struct numbers all = master ? exec_param_at(pr, u, arena, master) : (struct numbers){ 0 };
-    const struct exec_param_owned own =
-        master ? exec_param_owned(pr, j, s->q, rank) : (struct exec_param_owned){ 0 };
+    const struct bucket *k = s->q->g ? exec_param_bucket(pr, s->q) : NULL;
+    struct numbers to = exec_param_at(pr, u, arena, s->q->w), all = { 0 };
+    struct exec_param_owned own = { 0 };
+    if (k && k->master) {
+        own = exec_param_owned(pr, j, s->q, rank);
+        all = exec_param_master(exec_param_at(pr, u, arena, k->master), exec_param_at(pr, u, arena, k->w), own);
+        to.up = all.type == DT_I16;
+    }
     int64_t i = 0, in_bucket = pr->buf[s->q->w].view_at;
     for (int64_t e = 0; e < s->batch; e++)
         for (int64_t r = 0; r < s->rows; r++) {
             const int64_t at = exec_param_place(s, e, r);
             for (int64_t c = 0; c < s->cols; c++, i++, in_bucket++) {
                 const float value = exec_param_value(j, s->q, at + c);
-                exec_param_set(to, i, value);
+                numbers_set(to, i, &value, 1);
                 if (in_bucket >= own.first && in_bucket < own.end)
-                    exec_param_set(all, in_bucket - own.first, value);
+                    numbers_set(all, in_bucket - own.first, &value, 1);
             }
         }
 }
@@ -172,7 +167,7 @@ static void exec_param_take(float *whole, const struct exec_param_slice *s, stru
         for (int64_t r = 0; r < s->rows; r++) {
             float *to = whole + exec_param_place(s, e, r);
             for (int64_t c = 0; c < s->cols; c++, i++, at++)
-                if (at >= own.first && at < own.end) to[c] = exec_param_get(from, i);
+                if (at >= own.first && at < own.end) numbers_get(to + c, from, i, 1);
         }
 }
 

@@ -3,6 +3,7 @@
  * the whole) alone. */
 #ifndef EXEC_EXEC_PARAM_H
 #define EXEC_EXEC_PARAM_H
+#include "exec/numbers.h"
 #include "models/unroll.h"
 
 /* Where the rank at `at` keeps its part of a parameter. */
@@ -24,6 +25,9 @@ const struct bucket *exec_param_bucket(const struct program *pr, const struct pa
 struct exec_param_owned { int64_t first, end; };
 struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q,
                                          int rank);
+
+/* A rank's part of a bucket's master weights, from its own buffer and the bucket's weights. */
+struct numbers exec_param_master(struct numbers own, struct numbers weights, struct exec_param_owned mine);
 
 /* Element `index` = (expert * rows + row) * cols + col of the whole: bell-shaped with deviation
  * model.init_std, 1 for norms, 0 for biases. Stages that hold a copy of one table agree, because a table has

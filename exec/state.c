@@ -71,6 +71,11 @@ void *state_bytes_at(const struct state *s, int rank, int id)
     return s->rank[rank] + s->at[program_root(s->pr, id)] + b->view_at * dtype_B((enum dtype)b->dtype);
 }
 
+struct numbers state_numbers(const struct state *s, int rank, int id)
+{
+    return (struct numbers){ .p = state_bytes_at(s, rank, id), .type = (enum dtype)s->pr->buf[id].dtype };
+}
+
 float *state_at(const struct state *s, int rank, int id)
 {
     assert(s->pr->buf[id].dtype == DT_F32);

@@ -2,6 +2,7 @@
  * into arenas and out, so that programs that share weights (training, evaluation) follow one another. */
 #ifndef EXEC_STATE_H
 #define EXEC_STATE_H
+#include "exec/numbers.h"
 #include "models/unroll.h"
 
 struct state {
@@ -20,6 +21,8 @@ void state_put_weights(const struct state *s, int rank, const struct program *pr
                        char *arena);
 /* First element of a kept buffer or of a view into one. */
 void *state_bytes_at(const struct state *s, int rank, int id);
+/* The same as numbers. */
+struct numbers state_numbers(const struct state *s, int rank, int id);
 /* The same of a float32 one. */
 float *state_at(const struct state *s, int rank, int id);
 

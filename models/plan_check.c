@@ -313,10 +313,9 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
                     "precision %s is not built in stack %s yet: set precision bf16, or take a stack that is only "
                     "predicted",
                     recipe_of(p->precision)->name, s->name);
-    if (s->runs && (p->moments || p->master))
+    if (s->runs && p->moments == STATE_FP8)
         return fail(d, ERR_LIMIT,
-                    "moments and master other than fp32 are not built in stack %s yet: set both fp32, or take a "
-                    "stack that is only predicted",
+                    "moments fp8 are not built in stack %s yet: set moments bf16, or take a stack that is only predicted",
                     s->name);
     return OK;
 }

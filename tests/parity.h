@@ -24,6 +24,7 @@ struct fold {
     int a2a;                                /* cp by heads */
     int dispatcher, domain;                 /* enum dispatcher; ranks of an NVLink domain, 0: all */
     int bf16, wide;                         /* wide: no gradient of a handful of elements */
+    int small;                              /* states: bf16 moments; of bf16 plans, masters in two halves */
 };
 
 enum { PARITY_SEQ = 16, PARITY_GBS = 8 };
@@ -111,6 +112,7 @@ static inline struct job parity_job(const struct fold *f, int seed, enum optimiz
                         .dispatcher = f->dispatcher, .domain_gpus = f->domain, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1,
                         .mtp = -1, .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01,
                         .beta1 = 0.9, .beta2 = 0.95, .adam_eps = 1e-8, .clip = 1, .seed = seed };
+    if (f->small) p->moments = STATE_BF16, p->master = f->bf16 ? MASTER_REMAINDER : MASTER_FP32;
     int32_t *degree[] = { &p->tp, &p->cp, &p->pp, &p->vpp, &p->etp, &p->ep, &p->mbs };
     for (int i = 0; i < LEN(degree); i++)
         if (!*degree[i]) *degree[i] = 1;

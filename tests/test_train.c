@@ -88,6 +88,10 @@ static const struct { struct fold one, other;
       { .name = "dense tied tp2", .family = DENSE, .tp = 2 } },
     { { .name = "bf16 tp2 dp2 / ep2", .family = GQA_ALL, .tp = 2, .dp = 2, .ep = 2, .bf16 = 1 },
       { .name = "bf16 pp2 / ep1", .family = GQA_ALL, .pp = 2, .bf16 = 1 } },
+    { { .name = "bf16 tp2 dp2 / ep2, 16-bit states", .family = GQA_ALL, .tp = 2, .dp = 2, .ep = 2, .bf16 = 1, .small = 1 },
+      { .name = "bf16 dp2 pp2 / ep1, 16-bit states", .family = GQA_ALL, .dp = 2, .pp = 2, .bf16 = 1, .small = 1 } },
+    { { .name = "dp2 / ep2, bf16 moments", .family = MLA_ALL, .dp = 2, .ep = 2, .small = 1 },
+      { .name = "tp2, bf16 moments", .family = MLA_ALL, .tp = 2, .small = 1 } },
 };
 
 START_TEST(a_resumed_run_is_the_run)
@@ -128,7 +132,7 @@ START_TEST(evaluation_is_the_loss_of_training)
 {
     struct parity p;
     struct train_result r, e;
-    parity_open(&p, &pairs[_i].one, 1, OPTIMIZER_SGD);
+    parity_open(&p, &pairs[_i].one, 1, pairs[_i].one.small ? OPTIMIZER_ADAMW : OPTIMIZER_SGD);
     p.j.plan.lr = 0;
     struct data x = data_of_text(p.ask.text, p.ask.text_n);
     const int64_t seqs = data_sequences(&x, DATA_TRAIN, p.j.plan.seq) / p.j.plan.gbs * p.j.plan.gbs;
