@@ -161,6 +161,24 @@ static enum err grad_scatter(const struct call *c)
     return e;
 }
 
+static enum err scatter_add(const struct call *c)
+{
+    const struct operand g = c->add[0];
+    int64_t *part;
+    void *sum;
+    if (!is_bf16(c, &g, c->op->io.add[0])) return backend_cpu_scatter_add(c);
+    TRY(equal_parts(&part, g.rows, c));
+    enum err e = backend_cpu_scratch(&sum, g.rows * (int64_t)sizeof(bf16), c);
+    if (e == OK) {
+        e = scatter_sum(c, sum, c->read[0].p, part);
+        for (int64_t k = 0; e == OK && k < g.rows; k++)
+            ((bf16 *)g.p)[k] = bf16_of_float(bf16_to_float(((bf16 *)g.p)[k]) + bf16_to_float(((bf16 *)sum)[k]));
+        free(sum);
+    }
+    free(part);
+    return e;
+}
+
 /* Everybody's, then summed by everybody: in member order on all, so all hold the same bits. */
 static enum err all_reduce(const struct call *c)
 {
@@ -213,7 +231,8 @@ static enum err any(const struct call *c)
     case OP_SCATTER_V: return scatter_v(c);
     case OP_GRAD_SCATTER: return grad_scatter(c);
     case OP_ALL_REDUCE: return all_reduce(c);
-    case OP_ZERO: case OP_HOLD: case OP_DATA: case OP_SIZES: return backend_cpu_launch[k](c);
+    case OP_SCATTER_ADD: return scatter_add(c);
+    case OP_ZERO: case OP_HOLD: case OP_OFFLOAD: case OP_RELOAD: case OP_DATA: case OP_SIZES: return backend_cpu_launch[k](c);
     default: return f == FAMILY_COMM || f == FAMILY_P2P ? backend_cpu_launch[k](c) : in_float(c);
     }
 }

@@ -84,6 +84,25 @@ enum err backend_cpu_grad_scatter(const struct call *c)
     return e;
 }
 
+/* Summed apart, since what is there stays. */
+enum err backend_cpu_scatter_add(const struct call *c)
+{
+    const int64_t n = c->read[0].rows * c->read[0].cols / c->members;
+    float *g = c->add[0].p;
+    void *sum;
+    struct parts s;
+    enum err e = OK;
+    TRY(backend_cpu_scratch(&sum, n * (int64_t)sizeof *g, c));
+    if (c->comm) {
+        e = parts_open(&s, c);
+        for (int i = 0; e == OK && i < c->members; i++) s.part[i] = n;
+        if (e == OK) e = c->comm_ops->scatter_sum(c->comm, sum, c->read[0].p, s.part, c->d), free(s.part);
+    } else memcpy(sum, c->read[0].p, (size_t)n * sizeof *g);
+    for (int64_t i = 0; e == OK && i < n; i++) g[i] += ((float *)sum)[i];
+    free(sum);
+    return e;
+}
+
 enum err backend_cpu_param_gather(const struct call *c)
 {
     char *w = c->add[0].p;

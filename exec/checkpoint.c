@@ -121,13 +121,15 @@ static void pieces_param(struct pieces *all, const struct state *s, int param, i
     }
     const struct bucket *k = exec_param_bucket(pr, q);
     const struct exec_param_owned own = exec_param_owned(pr, j, q, rank);
-    const int64_t base = pr->buf[q->g].view_at, first = larger(own.first - base, 0);
+    const struct exec_param_home home = exec_param_home(pr, j, q, 0, rank);
+    const struct numbers weights = state_numbers(s, rank, home.buf);
+    const int64_t base = home.at, first = larger(own.first - base, 0);
     const int64_t end = own.end - base < n ? own.end - base : n;
     if (first >= end) return;
     if (k->master)
         pieces_of(all, &slice, 'w', first, end,
-                  exec_param_master(state_numbers(s, rank, k->master), state_numbers(s, rank, k->w), own), base - own.first);
-    else pieces_of(all, &slice, 'w', first, end, state_numbers(s, rank, q->w), 0);
+                  exec_param_master(state_numbers(s, rank, k->master), weights, &home, own), base - own.first);
+    else pieces_of(all, &slice, 'w', first, end, weights, base - home.held.first);
     if (!k->m || all->c->head.optimizer != OPTIMIZER_ADAMW) return;
     pieces_of(all, &slice, 'm', first, end, state_numbers(s, rank, k->m), base - own.first);
     pieces_of(all, &slice, 'v', first, end, state_numbers(s, rank, k->v), base - own.first);

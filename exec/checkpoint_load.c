@@ -317,6 +317,16 @@ static enum err load_target(const struct load *l, int first_entry, char kind, co
                 l->c->dir, (long long)got, (long long)want, checkpoint_key(key, sizeof key, t->s->q), kind);
 }
 
+/* Elements of a slice, which begins at `at` of its bucket, that `to` holds: those in [held.first, held.end). */
+static enum err load_part(const struct load *l, int entry, char kind, const struct exec_param_slice *s, int64_t at,
+                          struct exec_param_owned held, struct numbers to)
+{
+    const int64_t n = s->batch * s->rows * s->cols;
+    const int64_t first = held.first > at ? held.first - at : 0, end = held.end - at < n ? held.end - at : n;
+    if (first >= end) return OK;
+    return load_target(l, entry, kind, &(struct target){ s, first, end, to, at + first - held.first });
+}
+
 static enum err load_rank_param(const struct load *l, int rank, int param)
 {
     const struct program *pr = l->s->pr;
@@ -325,22 +335,18 @@ static enum err load_rank_param(const struct load *l, int rank, int param)
     checkpoint_key(key, sizeof key, q);
     const int entry = l->first[load_param(pr, key, (int)strlen(key))];
     const struct exec_param_slice s = exec_param_slice(pr, l->j, q, fold_coord(&l->j->plan, rank));
-    const int64_t n = s.batch * s.rows * s.cols;
     const struct bucket *k = q->g ? exec_param_bucket(pr, q) : NULL;
-    struct numbers weights = state_numbers(l->s, rank, q->w);
+    const struct exec_param_home home = exec_param_home(pr, l->j, q, 0, rank);
+    struct numbers weights = state_numbers(l->s, rank, home.buf);
     weights.up = k && k->master && pr->buf[k->master].dtype == DT_I16;
-    TRY(load_target(l, entry, 'w', &(struct target){ &s, 0, n, weights, 0 }));
+    TRY(load_part(l, entry, 'w', &s, home.at, home.held, weights));
     if (!k) return OK;
     const struct exec_param_owned own = exec_param_owned(pr, l->j, q, rank);
-    const int64_t base = pr->buf[q->g].view_at;
-    const int64_t first = own.first > base ? own.first - base : 0,
-                  end = own.end - base < n ? own.end - base : n;
-    const int32_t id[] = { k->master, k->m, k->v };
-    for (int i = 0; i < LEN(id) && first < end; i++) {
-        if (!id[i] || (i && l->c->head.optimizer != OPTIMIZER_ADAMW)) continue;
-        const struct numbers to =
-            exec_param_master(state_numbers(l->s, rank, id[i]), state_numbers(l->s, rank, k->w), own);
-        TRY(load_target(l, entry, "wmv" [i], &(struct target) { &s, first, end, to, base + first - own.first }));
+    const int32_t id[] = { k->master, k->host_master, k->m, k->v };
+    for (int i = 0; i < LEN(id); i++) {
+        if (!id[i] || (i > 1 && l->c->head.optimizer != OPTIMIZER_ADAMW)) continue;
+        const struct numbers to = exec_param_master(state_numbers(l->s, rank, id[i]), weights, &home, own);
+        TRY(load_part(l, entry, "wwmv" [i], &s, home.at, own, to));
     }
     return OK;
 }

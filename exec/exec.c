@@ -12,7 +12,7 @@ static enum err exec_fits(const struct unroll *u, const struct job *j, struct di
     const double have_B = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     double need_B = 0;
     char need[32], have[32];
-    for (int r = 0; r < j->plan.gpus; r++) need_B += (double)u[fold_coord(&j->plan, r).pp].arena_B;
+    for (int r = 0; r < j->plan.gpus; r++) need_B += (double)unroll_memory_B(&u[fold_coord(&j->plan, r).pp]);
     if (need_B <= have_B) return OK;
     return fail(d, ERR_NO,
                 "the arenas of %d ranks need %s, this host has %s of memory; use a smaller model, fewer "

@@ -22,10 +22,17 @@ static int exec_life_for_ever(const struct program *pr, int id, int stage)
     return b->keep != KEEP_MICRO && !b->view && b->stage == stage;
 }
 
+/* What is on the host takes nothing of the device. */
+static int64_t exec_life_B(const struct program *pr, int root)
+{
+    return pr->buf[root].place == PLACE_HOST ? 0 : buf_B(&pr->buf[root]);
+}
+
 static void exec_life_touch(struct exec_life *l, const struct exec_rank *r, const struct item *it, int root)
 {
     const int64_t used_B = unroll_life(r->u, r->x->pr, it, root)->offset + buf_B(&r->x->pr->buf[root]);
     const int64_t end_B = (used_B + ALIGN_B - 1) / ALIGN_B * ALIGN_B;
+    if (r->x->pr->buf[root].place == PLACE_HOST) return;
     if (end_B > l->touched_B) l->touched_B = end_B;
 }
 
@@ -49,7 +56,7 @@ void exec_life_open(struct exec_life *l, struct arena *a, const struct exec_rank
     }
     for (int id = 1; id < pr->n_buf; id++) {
         if (!exec_life_for_ever(pr, id, r->at.pp)) continue;
-        l->alive_B += buf_B(&pr->buf[id]);
+        l->alive_B += exec_life_B(pr, id);
         exec_life_touch(l, r, &once, id);
     }
     l->most_B = l->alive_B;
@@ -64,10 +71,10 @@ void exec_life_issue(struct exec_life *l, const struct exec_rank *r, const struc
     for (int k = 0; k < n; k++) {
         const int64_t i = exec_life_index(pr, it, use[k].buf);
         const int mortal = pr->buf[use[k].buf].keep == KEEP_MICRO;
-        if (mortal && l->left[i] == l->total[i]) l->alive_B += buf_B(&pr->buf[use[k].buf]);
+        if (mortal && l->left[i] == l->total[i]) l->alive_B += exec_life_B(pr, use[k].buf);
         if (--l->left[i] == 0) {
             l->left[i] = l->total[i];
-            if (mortal) dead_B += buf_B(&pr->buf[use[k].buf]);
+            if (mortal) dead_B += exec_life_B(pr, use[k].buf);
         }
         exec_life_touch(l, r, it, use[k].buf);
     }

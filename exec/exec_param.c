@@ -83,20 +83,18 @@ int64_t exec_param_place(const struct exec_param_slice *s, int64_t expert, int64
     return ((s->expert + expert) * s->q->rows + exec_param_row(s, row)) * s->q->cols + col;
 }
 
-/* A buffer for ever, from its first element. */
+/* A root buffer for ever. */
 static struct numbers exec_param_at(const struct program *pr, const struct unroll *u, char *arena, int id)
 {
     const struct item once = { .micro = -1 };
-    const struct buf *b = &pr->buf[id];
-    return (struct numbers){ .p = arena + unroll_life(u, pr, &once, id)->offset + b->view_at * dtype_B((enum dtype)b->dtype),
-                             .type = (enum dtype)b->dtype };
+    return (struct numbers){ .p = arena + unroll_life(u, pr, &once, id)->offset, .type = (enum dtype)pr->buf[id].dtype };
 }
 
 const struct bucket *exec_param_bucket(const struct program *pr, const struct param *q)
 {
     const int root = program_root(pr, q->g);
     const struct bucket *k = pr->bucket;
-    while (k->g != root) k++;
+    while (k->g != root && k->whole_g != root) k++;
     return k;
 }
 
@@ -104,39 +102,54 @@ struct exec_param_owned exec_param_owned(const struct program *pr, const struct 
                                          int rank)
 {
     const struct bucket *k = exec_param_bucket(pr, q);
-    const struct buf *b = &pr->buf[k->g];
+    const struct buf *b = &pr->buf[k->whole_g ? k->whole_g : k->g];
     const int64_t part = b->rows * b->cols / fold_size(j, (enum group)k->share_group);
     const int64_t me = fold_members(j, (enum group)k->share_group, rank, NULL);
     return (struct exec_param_owned){ me * part, (me + 1) * part };
 }
 
-struct numbers exec_param_master(struct numbers own, struct numbers weights, struct exec_param_owned mine)
+struct exec_param_home exec_param_home(const struct program *pr, const struct job *j, const struct param *q, int grad,
+                                       int rank)
 {
-    if (own.type == DT_I16) own.high = (bf16 *)weights.p + mine.first;
+    const int id = grad ? q->g : q->w;
+    const struct bucket *k = q->g ? exec_param_bucket(pr, q) : NULL;
+    if (k && k->whole)
+        return (struct exec_param_home){ grad ? k->g : k->w, exec_param_owned(pr, j, q, rank), pr->buf[id].view_at };
+    return (struct exec_param_home){ program_root(pr, id), { 0, INT64_MAX }, pr->buf[id].view_at };
+}
+
+struct numbers exec_param_master(struct numbers own, struct numbers weights, const struct exec_param_home *home,
+                                 struct exec_param_owned mine)
+{
+    if (own.type == DT_I16) own.high = (bf16 *)weights.p + mine.first - home->held.first;
     return own;
 }
 
-/* Values go to the weights and, not rounded, to the master weights that the rank holds. */
+/* Values go to the weights and, not rounded, to the master weights, as much of both as the rank holds. */
 static void exec_param_fill(const struct program *pr, const struct unroll *u, const struct job *j,
                             const struct exec_param_slice *s, char *arena, int rank)
 {
     const struct bucket *k = s->q->g ? exec_param_bucket(pr, s->q) : NULL;
-    struct numbers to = exec_param_at(pr, u, arena, s->q->w), all = { 0 };
+    const struct exec_param_home home = exec_param_home(pr, j, s->q, 0, rank);
+    struct numbers to = exec_param_at(pr, u, arena, home.buf), all = { 0 }, host = { 0 };
     struct exec_param_owned own = { 0 };
     if (k && k->master) {
         own = exec_param_owned(pr, j, s->q, rank);
-        all = exec_param_master(exec_param_at(pr, u, arena, k->master), exec_param_at(pr, u, arena, k->w), own);
+        all = exec_param_master(exec_param_at(pr, u, arena, k->master), to, &home, own);
         to.up = all.type == DT_I16;
+        if (k->host_master) host = exec_param_at(pr, u, arena, k->host_master);
     }
-    int64_t i = 0, in_bucket = pr->buf[s->q->w].view_at;
+    int64_t in_bucket = home.at;
     for (int64_t e = 0; e < s->batch; e++)
         for (int64_t r = 0; r < s->rows; r++) {
             const int64_t at = exec_param_place(s, e, r);
-            for (int64_t c = 0; c < s->cols; c++, i++, in_bucket++) {
+            for (int64_t c = 0; c < s->cols; c++, in_bucket++) {
                 const float value = exec_param_value(j, s->q, at + c);
-                numbers_set(to, i, &value, 1);
-                if (in_bucket >= own.first && in_bucket < own.end)
-                    numbers_set(all, in_bucket - own.first, &value, 1);
+                if (in_bucket >= home.held.first && in_bucket < home.held.end)
+                    numbers_set(to, in_bucket - home.held.first, &value, 1);
+                if (in_bucket < own.first || in_bucket >= own.end) continue;
+                numbers_set(all, in_bucket - own.first, &value, 1);
+                if (host.p) numbers_set(host, in_bucket - own.first, &value, 1);
             }
         }
 }
@@ -159,15 +172,16 @@ int64_t exec_param_elements(const struct param *q)
     return (int64_t)(q->batch ? q->batch : 1) * q->rows * q->cols;
 }
 
-static void exec_param_take(float *whole, const struct exec_param_slice *s, struct numbers from, int64_t at,
-                            struct exec_param_owned own)
+/* Of a slice's elements those that are in `from` and are the rank's to give. */
+static void exec_param_take(float *whole, const struct exec_param_slice *s, struct numbers from,
+                            const struct exec_param_home *home, struct exec_param_owned own)
 {
-    int64_t i = 0;
+    int64_t at = home->at;
     for (int64_t e = 0; e < s->batch; e++)
         for (int64_t r = 0; r < s->rows; r++) {
             float *to = whole + exec_param_place(s, e, r);
-            for (int64_t c = 0; c < s->cols; c++, i++, at++)
-                if (at >= own.first && at < own.end) numbers_get(to + c, from, i, 1);
+            for (int64_t c = 0; c < s->cols; c++, at++)
+                if (at >= own.first && at < own.end) numbers_get(to + c, from, at - home->held.first, 1);
         }
 }
 
@@ -175,16 +189,14 @@ void exec_param_gather(float *whole, const struct program *pr, const struct unro
                        int param, int grad, char *const *arenas)
 {
     const struct param *q = &pr->param[param];
-    const int id = grad ? q->g : q->w;
     memset(whole, 0, (size_t)exec_param_elements(q) * sizeof *whole);
-    if (!id) return;
+    if (grad && !q->g) return;
     for (int rank = 0; rank < j->plan.gpus; rank++) {
         const struct coord at = fold_coord(&j->plan, rank);
         if (at.pp != q->stage) continue;
         const struct exec_param_slice s = exec_param_slice(pr, j, q, at);
-        const struct exec_param_owned all = { 0, INT64_MAX },
-                                      own = grad ? exec_param_owned(pr, j, q, rank) : all;
-        exec_param_take(whole, &s, exec_param_at(pr, &u[q->stage], arenas[rank], id), pr->buf[id].view_at,
-                        own);
+        const struct exec_param_home home = exec_param_home(pr, j, q, grad, rank);
+        exec_param_take(whole, &s, exec_param_at(pr, &u[q->stage], arenas[rank], home.buf), &home,
+                        grad ? exec_param_owned(pr, j, q, rank) : home.held);
     }
 }

@@ -25,16 +25,22 @@ const struct bucket *exec_param_bucket(const struct program *pr, const struct pa
 struct exec_param_owned { int64_t first, end; };
 struct exec_param_owned exec_param_owned(const struct program *pr, const struct job *j, const struct param *q,
                                          int rank);
-
-/* A rank's part of a bucket's master weights, from its own buffer and the bucket's weights. */
-struct numbers exec_param_master(struct numbers own, struct numbers weights, struct exec_param_owned mine);
+/* Where a rank keeps a parameter, or its gradient (grad 1; q->g is not 0): in root buffer `buf`, which holds elements
+ * [held.first, held.end) of the parameter's bucket; of them the slice is those from `at` on. Held is all, but where
+ * parameters are cut over replicas (plan.fsdp) what the rank owns. */
+struct exec_param_home { int32_t buf; struct exec_param_owned held; int64_t at; };
+struct exec_param_home exec_param_home(const struct program *pr, const struct job *j, const struct param *q, int grad,
+                                       int rank);
+/* A rank's part of a bucket's master weights, from its own buffer and from the weights' home. */
+struct numbers exec_param_master(struct numbers own, struct numbers weights, const struct exec_param_home *home,
+                                 struct exec_param_owned mine);
 
 /* Element `index` = (expert * rows + row) * cols + col of the whole: bell-shaped with deviation
  * model.init_std, 1 for norms, 0 for biases. Stages that hold a copy of one table agree, because a table has
  * layer -1 on all. */
 float exec_param_value(const struct job *j, const struct param *q, int64_t index);
 /* Writes the initial values of all parameters of the rank's stage into its arena; where there are master
- * weights, also its part of those, not rounded. */
+ * weights, also its part of those, not rounded, and of the host's copy. */
 void exec_param_init(const struct program *pr, const struct unroll *stage, const struct job *j, int rank,
                      char *arena);
 /* Elements of the whole: experts * rows * cols. */

@@ -84,13 +84,14 @@ static void exec_rank_sort_items(struct exec_rank *r, struct arena *a)
 
 static enum err exec_rank_make_arena(struct exec_rank *r, struct diag *d)
 {
-    const size_t size_B = ((size_t)r->u->arena_B + CANARY_B + ALIGN - 1) / ALIGN * ALIGN;
-    r->arena = r->x->ask->on ? r->x->ask->on->arena_new((int64_t)size_B) : aligned_alloc(ALIGN, size_B);
+    const int64_t memory_B = unroll_memory_B(r->u), size_B = (memory_B + CANARY_B + ALIGN - 1) / ALIGN * ALIGN;
+    r->arena = r->x->ask->on ? r->x->ask->on->arena_new(size_B) : aligned_alloc(ALIGN, (size_t)size_B);
     if (!r->arena)
         return fail(d, ERR_LIMIT, "rank %d: no %s memory for its arena of %lld bytes", r->rank,
-                    r->x->ask->on ? r->x->ask->on->name : "host", (long long)r->u->arena_B);
-    memset(r->arena, 0, (size_t)r->u->arena_B);
-    memset(r->arena + r->u->arena_B, CANARY, CANARY_B);
+                    r->x->ask->on ? r->x->ask->on->name : "host", (long long)memory_B);
+    memset(r->arena, 0, (size_t)memory_B);
+    memset(r->arena + r->u->arena_B, CANARY, CANARY_B);     /* host_at leaves room for it */
+    memset(r->arena + memory_B, CANARY, CANARY_B);
     exec_param_init(r->x->pr, r->u, r->x->j, r->rank, r->arena);
     if (r->x->ask->before) r->x->ask->before(r->x->ask->user, r->rank, r->u, r->arena);
     return OK;
@@ -123,21 +124,25 @@ void exec_rank_close(struct exec_rank *r)
 
 /* ---- running ---- */
 
-static int exec_rank_canary(struct exec_rank *r, int step)
+static int exec_rank_canary_at(struct exec_rank *r, int64_t at, int step)
 {
     struct diag d;
-    const unsigned char *after = (const unsigned char *)r->arena + r->u->arena_B;
     for (int i = 0; i < CANARY_B; i++) {
-        if (after[i] == CANARY) continue;
+        if ((unsigned char)r->arena[at + i] == CANARY) continue;
         exec_rank_fail(
             r,
             fail(&d, ERR_NO,
                  "rank %d wrote behind its arena of %lld bytes in step %d: a kernel or a shape is wrong",
-                 r->rank, (long long)r->u->arena_B, step),
+                 r->rank, (long long)at, step),
             &d);
         return 0;
     }
     return 1;
+}
+
+static int exec_rank_canary(struct exec_rank *r, int step)
+{
+    return exec_rank_canary_at(r, r->u->arena_B, step) && exec_rank_canary_at(r, unroll_memory_B(r->u), step);
 }
 
 static int exec_rank_issue(struct exec_rank *r, int step)

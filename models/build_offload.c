@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALLEST = 1 << 20 };        /* elements: what is smaller stays (--min-offloaded-tensor-size) */
-
 struct kept { int32_t buf, layer, host, back; };    /* back: what backward reads instead */
 struct place { int32_t at, seq; };                  /* before which op an op goes, in order of seq */
 struct reload { int32_t buf, turn, layer; };        /* a buffer of a turn, and the layer that had it last */
@@ -98,7 +96,7 @@ static void find_kept(struct copying *x)
     }
     for (int i = 1; i < pr->n_buf; i++) {
         const int layer = k[i].layer - 2;
-        if (!k[i].written || !k[i].only_read || pr->buf[i].rows * pr->buf[i].cols < SMALLEST) continue;
+        if (!k[i].written || !k[i].only_read || pr->buf[i].rows * pr->buf[i].cols < b->j->stack.offload_smallest) continue;
         if (goes(b, layer, last, k[i].modules))
             x->kept[x->n_kept++] = (struct kept){ .buf = i, .layer = layer };
     }

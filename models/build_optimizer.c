@@ -24,19 +24,12 @@ static void square_sums(struct build *b)
     emit_all_reduce(b, GROUP_WORLD, pr->metric + b->stage, 0);
 }
 
-/* My part of a buffer that is shared. */
-static int part_of(struct build *b, int buf, int64_t part)
-{
-    return b->pr->buf[buf].rows == part ? buf : emit_view(b, buf, 0, part);
-}
-
 /* Gradients go down while others are updated; the host's thread, which issues nothing meanwhile, does
  * one bucket after the other (--overlap-cpu-optimizer-d2h-h2d). */
 static void send_gradient(struct build *b, const struct bucket *k)
 {
     b->layer = k->layer;
-    const int g = part_of(b, k->g, b->pr->buf[k->host_g].rows);
-    emit(b, OP_OFFLOAD, STREAM_D2H, GROUP_NONE, (struct io){ .write = { k->host_g }, .read = { g } });
+    emit(b, OP_OFFLOAD, STREAM_D2H, holders(k), (struct io){ .write = { k->host_g }, .read = { k->g } });
 }
 
 static void update_on_host(struct build *b, const struct bucket *k)
@@ -48,8 +41,7 @@ static void update_on_host(struct build *b, const struct bucket *k)
         ->flags |= OP_HOST_READS;
     emit(b, OP_RELOAD, STREAM_H2D, GROUP_NONE,
          (struct io){ .write = { k->master }, .read = { k->host_master } });
-    const int w = part_of(b, k->w, b->pr->buf[k->master].rows);
-    emit(b, OP_SPLIT, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { w }, .read = { k->master } });  /* a cast */
+    emit(b, OP_CAST, STREAM_COMPUTE, share, (struct io){ .add = { k->w }, .read = { k->master } });
     if (b->pr->group_size[share] > 1)
         emit(b, OP_PARAM_GATHER, emit_stream(b, share), share, (struct io){ .add = { k->w } });
 }

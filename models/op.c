@@ -242,6 +242,10 @@ static void work_parts(struct work *w, const struct program *pr, const struct op
         w->write_B -= whole_B;
         break;
     }
+    case OP_CAST:
+        w->read_B -= bytes_of(pr, o->io.add[0], even);
+        w->write_B *= part;
+        break;
     case OP_SUMSQ:
         w->read_B = bytes_of(pr, o->io.read[0], even) * part;
         break;

@@ -96,10 +96,11 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
                                                         then token; prob [rows, 1] */                             \
     X(PICK_BWD, MEMORY, "dscore <- dprob, perm")     /* zero where no row is */                                   \
     X(SCATTER_ADD, COMM, "g+ <- x")                  /* the sum over members of my part of x is added to g */     \
-    X(OFFLOAD, OFFLOAD, "y <- x")                    /* to the host */                                            \
+    X(OFFLOAD, OFFLOAD, "y <- x")                    /* to the host; of a gradient my part, by index in the group */                                            \
     X(RELOAD, OFFLOAD, "y <- x")                     /* from the host */                                          \
     X(HOST_ADAMW, OPTIM, "master+, m+, v+ <- g, metric") /* of my part, by the host, whose thread does it */     \
-    X(ROUTE_MAP, MEMORY, "map <- perm")              /* [T, E] bytes: 1 where a token picked an expert */
+    X(ROUTE_MAP, MEMORY, "map <- perm")              /* [T, E] bytes: 1 where a token picked an expert */          \
+    X(CAST, MEMORY, "w+ <- master")                  /* my part of w, by index in the group */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,

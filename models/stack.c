@@ -29,6 +29,8 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
     X("split_wgrad", BOOL, split_wgrad, 0, NONE, 0, 1, "0",                                                  \
       "1: weight gradients may be passes of their own")                                                      \
     X("offload", SET, offloads, stack_offloads, NONE, 0, 0, "none", "what may wait on the host")             \
+    X("offload_smallest", INT, offload_smallest, 0, NONE, 1, 1 << 30, "1048576",                                 \
+      "elements of the smallest activation that goes to the host")                                           \
     X("fsdp", BOOL, fsdp, 0, NONE, 0, 1, "0", "1: parameters may be cut over their replicas")                \
     X("capacity", NUMBER, capacity, 0, NONE, 0, 1e4, 0,                                                      \
       "rows of routed buffers over even routing; 0: the load's")                                             \

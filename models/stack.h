@@ -42,6 +42,7 @@ struct stack {
     int32_t dispatcher;                     /* the default one                                                        */
     int32_t split_wgrad;                    /* BWD_INPUT and BWD_WEIGHT may be separate passes                        */
     int32_t offloads;                       /* bits 1 << enum offload                                                 */
+    int32_t offload_smallest;               /* elements of the smallest activation that goes (--min-offloaded-tensor-size)     */
     int32_t fsdp;                           /* parameters may be cut over their replicas                              */
     double capacity;                        /* default factor of a routed buffer's rows; 0: none, rows are the load's */
     int32_t vocab_multiple;                 /* the vocabulary is padded to a multiple of this times tp                */

@@ -48,12 +48,6 @@ int unroll_meet(const struct unroll *u, const struct program *pr, const struct l
     return a->first < b->first ? !unroll_before(u, a, b) : !unroll_before(u, b, a);
 }
 
-/* What the host holds takes nothing here. */
-static int64_t unroll_B(const struct program *pr, int root)
-{
-    return pr->buf[root].place == PLACE_HOST ? 0 : program_B(pr, root);
-}
-
 /* The index of an instance's life, made at its first use. */
 static int unroll_instance(struct walk *w, int root, int micro)
 {
@@ -68,7 +62,7 @@ static int unroll_instance(struct walk *w, int root, int micro)
     }
     struct life *l = &u->life[u->n_life];
     *l = (struct life){ .buf = root, .micro = w->pr->buf[root].keep == KEEP_MICRO ? micro : -1, .first = -1,
-                        .last_item = -1, .bytes = unroll_B(w->pr, root), .offset = -1 };
+                        .last_item = -1, .bytes = program_B(w->pr, root), .offset = -1 };
     for (int s = 0; s < STREAM_COUNT; s++) l->last[s] = -1;
     w->writer[u->n_life] = -1;
     return *at = u->n_life++;
@@ -182,12 +176,13 @@ static void unroll_item(struct walk *w, int step, int op)
     if (o->flags & OP_HOST_READS) w->host = i;
 }
 
-/* Bytes alive at every item, in list order: instances from their first to their last use, the rest always. */
+/* Bytes alive on the device at every item, in list order: instances from their first to their last use, the rest always. */
 static void unroll_live(struct unroll *u, struct arena *a, const struct program *pr)
 {
     int64_t *change = arena_alloc(a, (size_t)(u->n_item + 1) * sizeof *change), now = 0;
     for (int k = 0; k < u->n_life; k++) {
         const struct life *l = &u->life[k];
+        if (pr->buf[l->buf].place == PLACE_HOST) continue;
         if (pr->buf[l->buf].keep != KEEP_MICRO) {
             now += l->bytes;
             continue;

@@ -10,7 +10,7 @@ struct life {                       /* one instance of a buffer (never of a view
     int32_t buf, micro;             /* micro -1: lives for ever                                                      */
     int32_t first, last_item, n_use;    /* first and last item in list order; how many items use it                 */
     int32_t last[STREAM_COUNT];     /* last item on every stream, -1: none                                           */
-    int64_t bytes, offset;          /* capacity, on the host 0; offset in the arena (unroll_plan)                    */
+    int64_t bytes, offset;          /* capacity; offset in the rank's memory (unroll_plan)                           */
 };
 struct unroll {
     int32_t stage, n_item, n_dep, n_life;
@@ -18,7 +18,8 @@ struct unroll {
     int32_t (*seen)[STREAM_COUNT];  /* seen[i][s]: last item of stream s surely finished when item i starts; -1      */
     struct life *life;
     int32_t *life_of;               /* life_of[buf * (n_micro + 1) + micro + 1]: index, or -1                        */
-    int64_t live_B, arena_B;        /* most bytes alive in list order; the planned total                             */
+    int64_t live_B, arena_B;        /* most bytes alive in list order, the planned total: of the device              */
+    int64_t host_at, host_B;        /* the host's part of the rank's memory lies behind the arena, from there; its bytes */
     int32_t live_item;              /* where live_B is reached                                                       */
 };
 
@@ -27,8 +28,11 @@ void unroll_stage(struct unroll *u, struct arena *a, const struct program *pr, i
 /* All stages, mates found. ERR_NO names a SEND without its RECV, or unequal counts of WORLD or EMBED collectives. */
 enum err unroll_all(struct unroll *u, struct arena *a, const struct program *pr, struct diag *d);
 /* Offsets: two lives share bytes only if every use of one has surely finished before the first use of the other.
- * Offsets are multiples of 64. Fills life.offset and arena_B. */
+ * Offsets are multiples of 64. What is on the host comes behind what is on the device, both planned alike. Fills
+ * life.offset, arena_B, host_at, host_B. */
 void unroll_plan(struct unroll *u, struct arena *a, const struct program *pr);
+/* Bytes of a planned rank's memory, both parts. */
+static inline int64_t unroll_memory_B(const struct unroll *u) { return u->host_B ? u->host_at + u->host_B : u->arena_B; }
 /* The life of `buf` (view or root) for an item's micro-batch; NULL when no item uses it. */
 const struct life *unroll_life(const struct unroll *u, const struct program *pr, const struct item *i, int buf);
 

@@ -207,14 +207,17 @@ static enum err unroll_check_bytes(const struct unroll *u, const struct program 
 {
     for (int k = 0; k < u->n_life; k++) {
         const struct life *l = &u->life[k];
-        const int64_t needed_B = pr->buf[l->buf].place == PLACE_HOST ? 0 : buf_B(&pr->buf[l->buf]);
+        const int64_t needed_B = buf_B(&pr->buf[l->buf]);
+        const int on_host = pr->buf[l->buf].place == PLACE_HOST;
+        const int64_t from = on_host ? u->host_at : 0, end = on_host ? u->host_at + u->host_B : u->arena_B;
         if (l->bytes < needed_B)
             return fail(d, ERR_NO, "stage %d: buffer %d of micro-batch %d was given %lld bytes of %lld",
                         u->stage, l->buf, l->micro, (long long)l->bytes, (long long)needed_B);
-        if (l->offset < 0 || l->offset + l->bytes > u->arena_B)
+        if (l->offset < from || l->offset + l->bytes > end)
             return fail(d, ERR_NO,
-                        "stage %d: buffer %d of micro-batch %d lies at %lld, outside the arena of %lld bytes",
-                        u->stage, l->buf, l->micro, (long long)l->offset, (long long)u->arena_B);
+                        "stage %d: buffer %d of micro-batch %d lies at %lld, outside the %s from %lld to %lld",
+                        u->stage, l->buf, l->micro, (long long)l->offset, on_host ? "host's memory" : "arena",
+                        (long long)from, (long long)end);
     }
     return OK;
 }

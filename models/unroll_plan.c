@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { ALIGN_B = 64, LEVELS = 5, SHORTEST = 4, TIMES = 6 };     /* blocks of 4, 24, 144, 864, all steps */
+enum { HOST_ALIGN_B = 1 << 21 };        /* the least that a device maps (cuMemGetAllocationGranularity): room for a guard too */
 
 /* A placed life, as much of it as a query mostly needs. */
 struct placed {
@@ -21,6 +22,7 @@ struct planner {
     struct unroll *u;
     struct arena *a;
     const struct program *pr;
+    int host;                                   /* which lives are planned: those of the host, or of the device */
     struct list *level[LEVELS];                 /* by block; NULL where no life is that long */
     int32_t *start;                             /* first item of every step, and n_item */
 };
@@ -134,11 +136,16 @@ static int unroll_plan_compare(const void *x, const void *y)
     return (a->life > b->life) - (a->life < b->life);
 }
 
+static int unroll_plan_is(const struct planner *p, const struct life *l)
+{
+    return (p->pr->buf[l->buf].place == PLACE_HOST) == p->host;
+}
+
 static void unroll_plan_open(struct planner *p)
 {
     const int n_step = p->pr->n_step[p->u->stage];
     for (int k = 0; k < p->u->n_life; k++) {
-        if (p->pr->buf[p->u->life[k].buf].keep != KEEP_MICRO) continue;
+        if (p->pr->buf[p->u->life[k].buf].keep != KEEP_MICRO || !unroll_plan_is(p, &p->u->life[k])) continue;
         const int level = unroll_plan_level(p, unroll_plan_steps(p, &p->u->life[k]));
         const int n = n_step / unroll_plan_block_steps(p, level) + 1;
         if (!p->level[level]) p->level[level] = arena_alloc(p->a, (size_t)n * sizeof *p->level[level]);
@@ -149,15 +156,16 @@ static void unroll_plan_open(struct planner *p)
         if (p->start[k + 1] < p->start[k]) p->start[k + 1] = p->start[k];
 }
 
-void unroll_plan(struct unroll *u, struct arena *a, const struct program *pr)
+/* Plans the lives of one place from `base_B` on; returns their end. */
+static int64_t unroll_plan_place(struct unroll *u, struct arena *a, const struct program *pr, int host, int64_t base_B)
 {
-    struct planner p = { .u = u, .a = a, .pr = pr };
+    struct planner p = { .u = u, .a = a, .pr = pr, .host = host };
     struct rank *rank = arena_alloc(a, (size_t)u->n_life * sizeof *rank);
-    int64_t base_B = 0;
     int n = 0;
     unroll_plan_open(&p);
     for (int k = 0; k < u->n_life; k++) {
         struct life *l = &u->life[k];
+        if (!unroll_plan_is(&p, l)) continue;
         if (pr->buf[l->buf].keep == KEEP_MICRO) {
             rank[n++] = (struct rank){ l->bytes, k };
         } else {                                /* lives for ever: shares with nobody */
@@ -166,11 +174,28 @@ void unroll_plan(struct unroll *u, struct arena *a, const struct program *pr)
         }
     }
     qsort(rank, (size_t)n, sizeof *rank, unroll_plan_compare);
-    u->arena_B = base_B;
+    int64_t end_B = base_B;
     for (int k = 0; k < n; k++) {
         struct life *l = &u->life[rank[k].life];
         l->offset = unroll_plan_gap(&p, l, base_B);
         unroll_plan_insert_all(&p, rank[k].life);
-        if (l->offset + unroll_plan_size(l) > u->arena_B) u->arena_B = l->offset + unroll_plan_size(l);
+        if (l->offset + unroll_plan_size(l) > end_B) end_B = l->offset + unroll_plan_size(l);
     }
+    return end_B;
+}
+
+static int unroll_plan_has_host(const struct unroll *u, const struct program *pr)
+{
+    for (int k = 0; k < u->n_life; k++)
+        if (pr->buf[u->life[k].buf].place == PLACE_HOST) return 1;
+    return 0;
+}
+
+void unroll_plan(struct unroll *u, struct arena *a, const struct program *pr)
+{
+    u->arena_B = unroll_plan_place(u, a, pr, 0, 0);
+    u->host_at = u->host_B = 0;
+    if (!unroll_plan_has_host(u, pr)) return;
+    u->host_at = (u->arena_B / HOST_ALIGN_B + 1) * HOST_ALIGN_B;
+    u->host_B = unroll_plan_place(u, a, pr, 1, u->host_at) - u->host_at;
 }

@@ -24,6 +24,7 @@ struct fold {
     int a2a;                                /* cp by heads */
     int dispatcher, domain;                 /* enum dispatcher; ranks of an NVLink domain, 0: all */
     int bf16, wide;                         /* wide: no gradient of a handful of elements */
+    int fsdp; const char *offload;
     int small;                              /* states: bf16 moments; of bf16 plans, masters in two halves */
 };
 
@@ -73,7 +74,7 @@ static inline struct stack parity_stack(void)
 {
     return (struct stack){ .name = "moefold", .runs = 1, .schedules = 7,
                            .recomputes = (2 << RECOMPUTE_FULL) - 1, .dispatchers = 1 << DISPATCHER_ALLTOALL | 1 << DISPATCHER_HYBRIDEP | 1 << DISPATCHER_ALLGATHER, .cp_comms = 3,
-                           .split_wgrad = 1, .capacity = 1.5, .vocab_multiple = 8, .issue = 1,
+                           .split_wgrad = 1, .fsdp = 1, .offloads = (1 << OFFLOAD_COUNT) - 1, .offload_smallest = 1, .capacity = 1.5, .vocab_multiple = 8, .issue = 1,
                            .host_reads = 1, .arena = 1, .grad_fp32 = 1 };
 }
 
@@ -84,7 +85,7 @@ static inline struct system parity_system(void)
                         .eff_attention_bwd = 0.5, .eff_memory = 0.5, .gpus_per_host = 64, .domain = 64,
                         .nvlink_B_per_s = 1e10, .nvlink_latency_s = 1e-6, .eff_nvlink = 0.5,
                         .eff_nvlink_alltoall = 0.5, .nic_B_per_s = 1e9, .nic_latency_s = 1e-6, .eff_nic = 0.5,
-                        .eff_nic_alltoall = 0.5, .host_link_B_per_s = 1e10, .host_memory_B = 1e12,
+                        .eff_nic_alltoall = 0.5, .host_link_B_per_s = 1e10, .host_memory_B = 1e12, .host_update_B_per_s = 1e10,
                         .issue_s = 1e-6 };
     s.peak_flop_per_s[DT_F32] = s.peak_flop_per_s[DT_BF16] = 1e10;
     s.eff_gemm[DT_F32] = s.eff_grouped[DT_F32] = s.eff_gemm[DT_BF16] = s.eff_grouped[DT_BF16] = 0.5;
@@ -112,6 +113,8 @@ static inline struct job parity_job(const struct fold *f, int seed, enum optimiz
                         .dispatcher = f->dispatcher, .domain_gpus = f->domain, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1,
                         .mtp = -1, .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01,
                         .beta1 = 0.9, .beta2 = 0.95, .adam_eps = 1e-8, .clip = 1, .seed = seed };
+    p->fsdp = f->fsdp;
+    if (f->offload) snprintf(p->offload, sizeof p->offload, "%s", f->offload);
     if (f->small) p->moments = STATE_BF16, p->master = f->bf16 ? MASTER_REMAINDER : MASTER_FP32;
     int32_t *degree[] = { &p->tp, &p->cp, &p->pp, &p->vpp, &p->etp, &p->ep, &p->mbs };
     for (int i = 0; i < LEN(degree); i++)
@@ -145,7 +148,7 @@ static inline const uint8_t *parity_text(int64_t *n)
 static inline void parity_keep(void *user, int rank, int step, const struct unroll *u, const char *arena)
 {
     struct parity *p = user;
-    if (step == 0) memcpy(p->arena[rank], arena, (size_t)u->arena_B);
+    if (step == 0) memcpy(p->arena[rank], arena, (size_t)unroll_memory_B(u));
 }
 
 /* Builds, unrolls and plans; fails the test with the diagnosis. */
@@ -159,7 +162,7 @@ static inline void parity_open(struct parity *p, const struct fold *f, int seed,
     for (int s = 0; s < p->pr.n_stage; s++) unroll_plan(&p->u[s], &p->a, &p->pr);
     p->arena = arena_alloc(&p->a, (size_t)p->j.plan.gpus * sizeof *p->arena);
     for (int r = 0; r < p->j.plan.gpus; r++)
-        p->arena[r] = arena_alloc(&p->a, (size_t)p->u[fold_coord(&p->j.plan, r).pp].arena_B);
+        p->arena[r] = arena_alloc(&p->a, (size_t)unroll_memory_B(&p->u[fold_coord(&p->j.plan, r).pp]));
     p->ask = (struct exec_ask){ .steps = PARITY_STEPS, .iters_traced = 1, .poison = 1, .timeout_s = 60,
                                 .after_step = parity_keep, .user = p };
     p->ask.text = parity_text(&p->ask.text_n);

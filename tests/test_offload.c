@@ -251,8 +251,7 @@ START_TEST(refusals)
         { DENSE "pp 2 offload layers:2", { "needs pp 1", "pp is 2", NULL } },
         { DENSE "fsdp 1 offload core_attn", { "fsdp 1", "not built together", NULL } },
         { DENSE "split-wgrad 1 offload core_attn", { "split-wgrad 1", "exclude each other", NULL } },
-        { "model tiny-moe system h100-sxm stack moefold gpus 8 gbs 8 seq 64 offload core_attn",
-          { "core_attn", "not offered", "moefold", NULL } },
+        { DENSE "stack deepspeed-2021 offload core_attn", { "core_attn", "not offered", "deepspeed-2021", NULL } },
     };
     for (int i = 0; i < LEN(row); i++) sound_refused(row[i].flags, row[i].said);
 }

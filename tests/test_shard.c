@@ -206,9 +206,15 @@ END_TEST
 
 START_TEST(refusals)
 {
-    static const char *const stack[] = { "fsdp 1", "not offered", "moefold", NULL };
     static const char *const split[] = { "fsdp 1", "split-wgrad 1", "set one", NULL };
-    sound_refused("model tiny-moe system h100-sxm stack moefold gpus 8 gbs 8 seq 64 fsdp 1", stack);
+    struct arena a = { 0 };
+    struct job j;
+    struct diag d;
+    test_job(&j, &a, "model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 fsdp 1");
+    j.stack.fsdp = 0;
+    ck_assert_int_eq(plan_check(&j, &d), ERR_CONFIG);
+    ck_assert_msg(strstr(d.text, "fsdp 1 is not offered by stack mcore-2510") != NULL, "%s", d.text);
+    arena_free(&a);
     sound_refused("model tiny-moe system h100-sxm gpus 8 gbs 8 seq 64 fsdp 1 split-wgrad 1", split);
 }
 END_TEST

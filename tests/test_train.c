@@ -92,6 +92,10 @@ static const struct { struct fold one, other;
       { .name = "bf16 dp2 pp2 / ep1, 16-bit states", .family = GQA_ALL, .dp = 2, .pp = 2, .bf16 = 1, .small = 1 } },
     { { .name = "dp2 / ep2, bf16 moments", .family = MLA_ALL, .dp = 2, .ep = 2, .small = 1 },
       { .name = "tp2, bf16 moments", .family = MLA_ALL, .tp = 2, .small = 1 } },
+    { { .name = "fsdp dp4 / ep2", .family = MLA_ALL, .dp = 4, .ep = 2, .fsdp = 1 },
+      { .name = "fsdp tp2 dp2, layers away", .family = MLA_ALL, .tp = 2, .dp = 2, .fsdp = 1, .offload = "layers:2" } },
+    { { .name = "bf16 fsdp dp2, states away", .family = GQA_ALL, .dp = 2, .bf16 = 1, .fsdp = 1, .offload = "optimizer:0.6" },
+      { .name = "bf16 pp2 dp2, states halved", .family = GQA_ALL, .pp = 2, .dp = 2, .bf16 = 1, .small = 1 } },
 };
 
 START_TEST(a_resumed_run_is_the_run)
@@ -132,7 +136,7 @@ START_TEST(evaluation_is_the_loss_of_training)
 {
     struct parity p;
     struct train_result r, e;
-    parity_open(&p, &pairs[_i].one, 1, pairs[_i].one.small ? OPTIMIZER_ADAMW : OPTIMIZER_SGD);
+    parity_open(&p, &pairs[_i].one, 1, pairs[_i].one.small || pairs[_i].one.offload ? OPTIMIZER_ADAMW : OPTIMIZER_SGD);
     p.j.plan.lr = 0;
     struct data x = data_of_text(p.ask.text, p.ask.text_n);
     const int64_t seqs = data_sequences(&x, DATA_TRAIN, p.j.plan.seq) / p.j.plan.gbs * p.j.plan.gbs;

@@ -104,13 +104,14 @@ static const struct report_col eval_cols[] = {
     { "loss", "loss", REPORT_SIX, offsetof(struct train_eval, loss) },
     { "mtp_loss", NULL, REPORT_NUMBER, offsetof(struct train_eval, mtp_loss) },
 };
-struct sum_row { int64_t live_peak_B, arena_B, touched_B, spans; double score_gap; const char *trace; };
+struct sum_row { int64_t live_peak_B, arena_B, touched_B, host_B, spans; double score_gap; const char *trace; };
 static const struct report_col sum_cols[] = {
     { "trace", "trace", REPORT_TEXT, offsetof(struct sum_row, trace) },
     { NULL, "spans", REPORT_LONG, offsetof(struct sum_row, spans) },
     { "live_peak_B", "most bytes alive on a rank", REPORT_LONG, offsetof(struct sum_row, live_peak_B) },
     { "arena_B", "largest arena, bytes", REPORT_LONG, offsetof(struct sum_row, arena_B) },
     { "touched_B", "  of which used", REPORT_LONG, offsetof(struct sum_row, touched_B) },
+    { "host_B", "beside it, for what waits on the host", REPORT_LONG, offsetof(struct sum_row, host_B) },
     { "score_gap", "smallest gap below the k-th routing score", REPORT_NUMBER,
       offsetof(struct sum_row, score_gap) },
 };
@@ -251,8 +252,10 @@ static struct sum_row sum_up(struct arena *a, const struct run *r, const char *o
         if (r->r.run.live_B[i] > s.live_peak_B) s.live_peak_B = r->r.run.live_B[i];
         if (r->r.run.touched_B[i] > s.touched_B) s.touched_B = r->r.run.touched_B[i];
     }
-    for (int i = 0; i < r->pr.n_stage; i++)
+    for (int i = 0; i < r->pr.n_stage; i++) {
         if (r->u[i].arena_B > s.arena_B) s.arena_B = r->u[i].arena_B;
+        if (r->u[i].host_B > s.host_B) s.host_B = r->u[i].host_B;
+    }
     return s;
 }
 
