@@ -54,7 +54,6 @@ const char *model_cost_only(const struct model *m)
 {
     if (*m->pattern) return "a pattern of layers";
     if (model_has_bias(m, BIAS_NORM)) return "shifts of norms";
-    if (m->moe_latent) return "latent experts";
     if (m->mtp > 1) return "more than one MTP depth";
     return NULL;
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum family { GQA, GQA_ALL, MLA, MLA_ALL, DENSE, TIED_MTP, V2, V2_ALL, OSS, OSS_ALL, FAMILY_TEST_COUNT };  /* _ALL: top-k = experts */
+enum family { GQA, GQA_ALL, MLA, MLA_ALL, DENSE, TIED_MTP, V2, V2_ALL, OSS, OSS_ALL, LATENT_ALL, FAMILY_TEST_COUNT };  /* _ALL: top-k = experts */
 
 struct fold {
     const char *name;
@@ -66,6 +66,10 @@ static inline struct model parity_model(enum family f)
         m.bias = 1 << BIAS_QKV | 1 << BIAS_O | 1 << BIAS_MLP | 1 << BIAS_ROUTER;
     }
     if (f == OSS_ALL) m.experts = m.topk = 4, m.shared_ffn = 16, m.positions = POSITIONS_NONE;
+    if (f == LATENT_ALL) {                  /* as Nemotron-3 Super: narrower tokens among experts, squared relu */
+        m.experts = m.topk = 4, m.moe_latent = 16, m.shared_ffn = 16, m.activation = ACTIVATION_RELU2;
+        m.score = SCORE_SIGMOID, m.selection_bias = 1, m.route_scale = 2.5;
+    }
     if (f == V2_ALL) m.experts = m.topk = 4, m.groups = m.groups_kept = 1, m.activation = ACTIVATION_RELU2;
     return m;
 }

@@ -113,11 +113,14 @@ static const struct fold folds[] = {
       .dispatcher = DISPATCHER_HYBRIDEP, .domain = 4 },
     { .name = "tp2 cp2 pp2 dp2 / ep4 etp2", .family = GQA_ALL, .tp = 2, .cp = 2, .pp = 2, .dp = 2, .ep = 4, .etp = 2 },
     { .name = "pp2 dp8 / ep8", .family = GQA, .dp = 8, .pp = 2, .ep = 8 },
+    { .name = "latent dp4 / ep4", .family = LATENT_ALL, .dp = 4, .ep = 4 },
+    { .name = "latent tp2 dp2 / etp2 ep2", .family = LATENT_ALL, .tp = 2, .dp = 2, .etp = 2, .ep = 2 },
+    { .name = "latent pp2 vpp2 cp2 / ep2 woven", .family = LATENT_ALL, .pp = 2, .vpp = 2, .cp = 2, .ep = 2, .woven = 1 },
 };
 
 /* Seeds for which no routing decision of 20 steps is closer than 1e-5, so that rounding cannot flip one. */
 static const int seeds[FAMILY_TEST_COUNT] = {
-    [GQA] = 12, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15, [V2] = 34, [V2_ALL] = 1, [OSS] = 2, [OSS_ALL] = 1
+    [GQA] = 12, [GQA_ALL] = 1, [MLA] = 1, [MLA_ALL] = 1, [DENSE] = 1, [TIED_MTP] = 15, [V2] = 34, [V2_ALL] = 1, [OSS] = 2, [OSS_ALL] = 1, [LATENT_ALL] = 1
 };
 
 /* What a set of folds must hold to be believed: enough of them, 16 ranks at most, a third with top-k = experts (where no
@@ -131,7 +134,8 @@ START_TEST(the_folds_are_many_and_unlike)
         for (int k = 0; k < LEN(has); k++) most[k] = has[k] > most[k] ? has[k] : most[k];
         most[7] |= 1 << (2 * f->split + f->woven);
         recompute |= f->recompute;
-        all += f->family == GQA_ALL || f->family == MLA_ALL || f->family == V2_ALL || f->family == OSS_ALL;
+        all += f->family == GQA_ALL || f->family == MLA_ALL || f->family == V2_ALL || f->family == OSS_ALL ||
+               f->family == LATENT_ALL;
         ck_assert_int_le((f->tp ? f->tp : 1) * (f->cp ? f->cp : 1) * (f->dp ? f->dp : 1) * (f->pp ? f->pp : 1), 16);
     }
     for (int k = 0; k < 7; k++) ck_assert_int_ge(most[k], 2);

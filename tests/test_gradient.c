@@ -91,7 +91,7 @@ static void directions_agree(struct parity *p, int param, const float *g, int64_
     derivative_agrees(p, param, along, far, 5e-3, "a random direction");
 }
 
-static const enum family family[] = { GQA_ALL, MLA_ALL, DENSE, V2_ALL, OSS_ALL };
+static const enum family family[] = { GQA_ALL, MLA_ALL, DENSE, V2_ALL, OSS_ALL, LATENT_ALL };
 
 START_TEST(backward_is_the_derivative_of_forward)
 {
