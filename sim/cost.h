@@ -11,7 +11,7 @@
 struct cost {
     const struct program *pr; const struct job *job;
     struct place place[GROUP_COUNT];
-    double domain_targets;                      /* NVLink domains that a token goes to (share.h), of GROUP_TPEP's  */
+    double domain_targets;                      /* NVLink domains that a token goes to (share.h), of GROUP_TPEP's */
     struct flow flow;
     const double *beside;                       /* by op: over its price alone, by what runs beside it; NULL: nothing does */
     const double *given_s, *given_issue_s;      /* by op, instead of the formulas; NULL: formulas */
@@ -43,6 +43,10 @@ double cost_memory_s(const struct cost *c, enum op_kind kind, const struct work 
 /* Bytes that pass between GPU and host: token rows in, routed sizes out. */
 double cost_host_s(const struct cost *c, double bytes);
 double cost_comm_s(const struct cost *c, const struct op *o, const struct work *w);
+/* For how long a collective's or message's bytes alone hold this rank's NVLink and its NIC, were it by itself; no more than its
+ * price. */
+struct cost_links { double nvlink_s, nic_s; };
+struct cost_links cost_comm_links(const struct cost *c, const struct op *o, const struct work *w);
 /* One dispatch or combine kernel of a rank. target_B: tokens times distinct target ranks, itself included, as written
  * (fp8 with its scales); nvlink_B and nic_B of them go out over either link. */
 enum exchange_kernel { EXCHANGE_HYBRIDEP, EXCHANGE_DEEPEP, EXCHANGE_DEEPEP2 };
@@ -62,6 +66,7 @@ int cost_exchange_sms(const struct cost *c);
 void cost_beside(struct cost *c);
 /* Both. */
 double cost_tokens_s(const struct cost *c, const struct op *o, const struct work *w);
+struct cost_links cost_tokens_links(const struct cost *c, const struct op *o, const struct work *w);
 
 /* Whether an op's price is extrapolated: a product or attention larger or smaller than any measured on the system, or
  * of a system on which none was. */

@@ -35,25 +35,26 @@ static double ring_latency_s(const struct system *s, const struct place *p)
  * domain there are k such rings, one a NIC (NCCL src/graph/search.cc: one ring a channel, one NIC a channel
  * and domain). So the border passes k NICs' worth and NVLink carries the rest: the slower of the two. `rings`: fewer of
  * them, of software that makes fewer (stack.rings); 0: one a NIC. */
-static double ring_B_per_s(const struct system *s, const struct place *p, int rings)
+static struct cost_links ring_links(const struct system *s, const struct place *p, int rings, double wire_B)
 {
-    const double nvlink = s->nvlink_B_per_s * s->eff_nvlink;
-    if (p->domains <= 1) return nvlink;
-    const double nic = (rings && rings < p->in_domain ? rings : p->in_domain) * s->nic_B_per_s * s->eff_nic;
-    return p->in_domain > 1 ? fmin(nvlink, nic) : nic;
+    const int nics = rings && rings < p->in_domain ? rings : p->in_domain;
+    struct cost_links l = { 0 };
+    if (p->domains <= 1 || p->in_domain > 1) l.nvlink_s = wire_B / (s->nvlink_B_per_s * s->eff_nvlink);
+    if (p->domains > 1) l.nic_s = wire_B / (nics * s->nic_B_per_s * s->eff_nic);
+    return l;
 }
 
 /* The faster of a ring and, inside a domain, of NVLS, where a rank sends its buffer once and the switch sends
  * each rank's share of the sum back through all: n + 1 of the buffer's n parts instead of 2 (n - 1) (NCCL
  * src/transport/nvls.cc). A ring wins on 2 to 4 GPUs, NVLS on more. Its pipe holds a chunk of every channel for
  * every GPU: one of 72 takes 0.5 ms to fill. */
-static double allreduce_bytes_s(const struct system *s, const struct place *p, int rings, double wire_B)
+static struct cost_links allreduce_links(const struct system *s, const struct place *p, int rings, double wire_B)
 {
-    const double ring_s = wire_B / ring_B_per_s(s, p, rings);
-    if (s->eff_nvls <= 0 || p->domains > 1) return ring_s;
+    const struct cost_links ring = ring_links(s, p, rings, wire_B);
+    if (s->eff_nvls <= 0 || p->domains > 1) return ring;
     const double nvls_B = wire_B * (p->size + 1) / (2.0 * (p->size - 1));
     const double pipe_B = p->size * s->nvls_fill_B, fill_B = pipe_B > 0 ? pipe_B * nvls_B / (pipe_B + nvls_B) : 0;
-    return fmin(ring_s, (nvls_B + fill_B) / (s->nvlink_B_per_s * s->eff_nvls));
+    return (struct cost_links){ .nvlink_s = fmin(ring.nvlink_s, (nvls_B + fill_B) / (s->nvlink_B_per_s * s->eff_nvls)) };
 }
 
 /* What a collective of that many passes over the ring takes besides its bytes. The pipe of each hop fills as
@@ -68,35 +69,51 @@ static double passes_s(const struct system *s, const struct place *p, double wir
 }
 
 /* Of the bytes that a rank sends to its n - 1 peers, (n - k) / (n - 1) leave its domain through its own NIC,
- * the rest stays on NVLink; both go at once. Every peer costs one message (GB200: 735 us to 8 ranks and 930
- * us to 64 for the same bytes, arXiv 2603.07685 table 7: 1.5 us a peer). */
-static double alltoall_s(const struct system *s, const struct place *p, double wire_B)
+ * the rest stays on NVLink; both go at once. */
+static struct cost_links alltoall_links(const struct system *s, const struct place *p, double wire_B)
 {
     const double peers = p->size - 1, local = p->domains > 1 ? p->in_domain - 1 : peers;
-    const double nvlink_s = wire_B * local / peers / (s->nvlink_B_per_s * s->eff_nvlink_alltoall);
-    const double messages_s = peers * s->nvlink_latency_s;
-    if (p->domains <= 1) return nvlink_s + messages_s;
-    const double nic_s = wire_B * (peers - local) / peers / (s->nic_B_per_s * s->eff_nic_alltoall);
-    return fmax(nvlink_s, nic_s) + messages_s + nic_hop_s(s, p);
+    struct cost_links l = { .nvlink_s = wire_B * local / peers / (s->nvlink_B_per_s * s->eff_nvlink_alltoall) };
+    if (p->domains > 1) l.nic_s = wire_B * (peers - local) / peers / (s->nic_B_per_s * s->eff_nic_alltoall);
+    return l;
 }
 
-static double p2p_s(const struct system *s, const struct place *p, double wire_B)
+static struct cost_links p2p_links(const struct system *s, const struct place *p, double wire_B)
 {
-    if (p->link == LINK_NIC) return wire_B / (s->nic_B_per_s * s->eff_nic) + nic_hop_s(s, p);
-    return wire_B / (s->nvlink_B_per_s * s->eff_nvlink) + s->nvlink_latency_s;
+    if (p->link == LINK_NIC) return (struct cost_links){ .nic_s = wire_B / (s->nic_B_per_s * s->eff_nic) };
+    return (struct cost_links){ .nvlink_s = wire_B / (s->nvlink_B_per_s * s->eff_nvlink) };
 }
 
-double cost_comm_s(const struct cost *c, const struct op *o, const struct work *w)
+struct cost_links cost_comm_links(const struct cost *c, const struct op *o, const struct work *w)
 {
     const struct system *s = &c->job->system;
     const struct place *p = &c->place[o->group];
     const int rings = c->job->stack.rings;
     switch (o->kind) {
-    case OP_SEND: case OP_RECV: return s->kernel_s + p2p_s(s, p, w->wire_B);
+    case OP_SEND: case OP_RECV: return p2p_links(s, p, w->wire_B);
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP:    /* the busiest rank's way in or out */
-        return s->kernel_s + alltoall_s(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
-    case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: return cost_tokens_s(c, o, w);
-    case OP_ALL_REDUCE: case OP_ALL_MAX: return passes_s(s, p, w->wire_B, 2) + allreduce_bytes_s(s, p, rings, w->wire_B);
-    default: return passes_s(s, p, w->wire_B, 1) + w->wire_B / ring_B_per_s(s, p, rings);
+        return alltoall_links(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
+    case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: return cost_tokens_links(c, o, w);
+    case OP_ALL_REDUCE: case OP_ALL_MAX: return allreduce_links(s, p, rings, w->wire_B);
+    default: return ring_links(s, p, rings, w->wire_B);
+    }
+}
+
+/* Every peer of an all-to-all costs one message (GB200: 735 us to 8 ranks and 930 us to 64 for the same bytes,
+ * arXiv 2603.07685 table 7: 1.5 us a peer). */
+double cost_comm_s(const struct cost *c, const struct op *o, const struct work *w)
+{
+    const struct system *s = &c->job->system;
+    const struct place *p = &c->place[o->group];
+    if (o->kind == OP_DISPATCH_TOKENS || o->kind == OP_COMBINE_TOKENS) return cost_tokens_s(c, o, w);
+    const struct cost_links l = cost_comm_links(c, o, w);
+    const double bytes_s = fmax(l.nvlink_s, l.nic_s), messages_s = (p->size - 1) * s->nvlink_latency_s;
+    switch (o->kind) {
+    case OP_SEND: case OP_RECV:
+        return s->kernel_s + (bytes_s + (p->link == LINK_NIC ? nic_hop_s(s, p) : s->nvlink_latency_s));
+    case OP_DISPATCH: case OP_COMBINE: case OP_SWAP:
+        return s->kernel_s + (bytes_s + messages_s + (p->domains > 1 ? nic_hop_s(s, p) : 0));
+    case OP_ALL_REDUCE: case OP_ALL_MAX: return passes_s(s, p, w->wire_B, 2) + bytes_s;
+    default: return passes_s(s, p, w->wire_B, 1) + bytes_s;
     }
 }

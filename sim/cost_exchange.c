@@ -18,18 +18,24 @@ static double sm_B_per_s(const struct system_exchange *e, const struct exchange 
     }
 }
 
-double cost_exchange_s(const struct system *s, const struct exchange *x)
+static struct cost_links exchange_links(const struct system *s, const struct exchange *x)
 {
     const struct system_exchange *e = &s->exchange;
     const double eff_nvlink = x->combine ? e->eff_nvlink.combine : e->eff_nvlink.dispatch;
     const double eff_nic = x->combine ? e->eff_nic.combine : e->eff_nic.dispatch;
-    const double rate = sm_B_per_s(e, x) * x->sms;
-    const double sm_s = rate > 0 ? x->target_B / rate : 0;
     const double nvlink = s->nvlink_B_per_s * (eff_nvlink > 0 ? eff_nvlink : s->eff_nvlink_alltoall);
     const double nic = s->nic_B_per_s * (eff_nic > 0 ? eff_nic : s->eff_nic_alltoall);
-    const double nvlink_s = x->nvlink_B / nvlink, nic_s = x->nic_B / nic;
+    return (struct cost_links){ x->nvlink_B / nvlink, x->nic_B / nic };
+}
+
+double cost_exchange_s(const struct system *s, const struct exchange *x)
+{
+    const struct system_exchange *e = &s->exchange;
+    const double rate = sm_B_per_s(e, x) * x->sms;
+    const double sm_s = rate > 0 ? x->target_B / rate : 0;
+    const struct cost_links l = exchange_links(s, x);
     const double call_s = !x->called ? 0 : x->combine ? e->call_s.combine : e->call_s.dispatch;
-    return s->kernel_s + x->peers * s->nvlink_latency_s + call_s + hypot(fmax(sm_s, nvlink_s), nic_s);
+    return s->kernel_s + x->peers * s->nvlink_latency_s + call_s + hypot(fmax(sm_s, l.nvlink_s), l.nic_s);
 }
 
 /* Megatron-LM transformer_config.py, moe_deepep_num_sms and moe_hybridep_num_sms. */
@@ -60,4 +66,10 @@ double cost_tokens_s(const struct cost *c, const struct op *o, const struct work
     const struct exchange x = cost_exchange_of(c, o, w);
     const struct work permute = { .read_B = x.combine ? w->read_B : x.target_B, .write_B = x.combine ? x.target_B : w->write_B };
     return cost_exchange_s(&c->job->system, &x) + cost_memory_s(c, OP_PERMUTE, &permute);
+}
+
+struct cost_links cost_tokens_links(const struct cost *c, const struct op *o, const struct work *w)
+{
+    const struct exchange x = cost_exchange_of(c, o, w);
+    return exchange_links(&c->job->system, &x);
 }

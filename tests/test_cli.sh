@@ -121,6 +121,8 @@ answers 0 "curve[].value curve[].days curve[].usd curve[].tokens_per_s" predict 
 answers 0 "sensitivity[].key sensitivity[].gain sensitivity[].gain_per_unit sensitivity[].feasible" predict deepseek-v3-256-gb200 --sensitivity
 grep -q '"gain": -' out && bad "a better machine is slower"
 grep -q '"gain": 0.0[0-9]*[1-9]' out || bad "no better machine is faster"
+answers 0 "contention.step_s contention.longer contention.groups[].group contention.groups[].alone_s contention.groups[].shared_s" predict deepseek-v3-1024-h100 --contention dynamic
+expect 2 predict tiny-moe-8 --contention some;   says "--contention"
 # Host memory is told apart from the device's (G05): 8 workers of 4 ranks; what fits on the GPU still does.
 answers 1 "host.peak_gib reason advice.changes[].flags" predict deepseek-v3-256-gb200 --data-workers 64
 grep -q '"reason": "the host of gb200-nvl72, not the GPU:.* 256 on a host' out || bad "host memory is not told apart"

@@ -223,6 +223,9 @@ static struct vary_cost curve_cost(const struct view_ask *f)
 #define ROWS(cols, rows, n) (&(struct report_list){ cols, LEN(cols), rows, sizeof *(rows), n })
 #define CURVE(v) (&(struct report_list){ vary_cols, vary_n_col, (v)->curve, sizeof *(v)->curve, (v)->n_curve })
 #define BETTER(v) (&(struct report_list){ sensitivity_cols, sensitivity_n_col, (v)->better, sizeof *(v)->better, (v)->n_better })
+#define SHARED(v)                                                                                                  \
+    (&(struct report_list){ contention_cols, contention_n_col, (v)->contention.row, sizeof(struct contention_row),      \
+                            (v)->contention.n })
 #define ADVICE(v) (&(struct report_list){ advice_cols, advice_n_col, (v)->advice.row, sizeof *(v)->advice.row, (v)->advice.n })
 
 static json_t *advice_json(const struct view *v)
@@ -301,6 +304,10 @@ json_t *view_document(const struct view *v, struct arena *a, const struct view_a
                                                 report_real(v->range.high)));
     json_object_set_new(doc, "curve", report_rows(CURVE(v)));
     json_object_set_new(doc, "sensitivity", report_rows(BETTER(v)));
+    json_object_set_new(doc, "contention", !v->contention.asked ? json_null()
+                        : json_pack("{s:o,s:o,s:i,s:o}", "step_s", report_real(v->contention.step_s), "longer",
+                                    report_real(v->contention.longer), "last_stage", v->contention.last_stage, "groups",
+                                    report_rows(SHARED(v))));
     json_object_set_new(doc, "advice", r->feasible ? json_null() : advice_json(v));
     return doc;
 }
@@ -322,6 +329,10 @@ int view_tables(struct view_table t[VIEW_TABLES], const struct view *v, struct a
     put(t, &n, arena_printf(a, "Alive at the peak of stage %d (%s): most bytes first, by the op that made them",
                             r->worst_stage, r->peak_at), ROWS(alive_cols, r->alive, r->n_alive), -1);
     put(t, &n, "Communication, one rank of that stage, one step", ROWS(comm_cols, v->comm, v->n_comm), -1);
+    char shared[64];
+    put(t, &n, arena_printf(a, "Links shared by what runs at once: the step takes %s, %.2f %% more; stage %d",
+                            units_human(shared, sizeof shared, v->contention.step_s, UNIT_S), 100 * v->contention.longer,
+                            v->contention.last_stage), SHARED(v), -1);
     put(t, &n, arena_printf(a, "Placement: %d NVLink domain(s), %d of %d GPUs used in each, %d left idle", v->domains,
                             v->job->plan.domain_gpus, v->job->system.domain, v->idle_gpus),
         ROWS(place_cols, v->place, v->n_place), -1);
@@ -382,6 +393,7 @@ enum err view_collect(struct view *v, struct program *pr, struct arena *a, const
     collect_groups(v, a, pr);
     collect_cost(v, f);
     if (*f->vary) TRY(vary_curve(&v->curve, &v->n_curve, a, args, f->vary, &c, d));
+    if (f->contention) TRY(contention_of(&v->contention, pr, j, v->r.step_s, d));
     if (f->sensitivity) v->n_better = sensitivity_of(v->better, a, j, &v->r);
     if (!v->r.feasible) advice_of(&v->advice, a, args, j, &v->r);
     return OK;

@@ -3,12 +3,13 @@
 #define TOOLS_VIEW_H
 #include "tools/advice.h"
 #include "tools/answer.h"
+#include "tools/contention.h"
 #include "tools/range.h"
 #include "tools/sensitivity.h"
 #include "tools/vary.h"
 
 /* tokens 0: no cost. price 0: the system's. goodput: share of the time that trains. */
-struct view_ask { char vary[256]; double tokens, price_usd_per_h, goodput; int32_t sensitivity; };
+struct view_ask { char vary[256]; double tokens, price_usd_per_h, goodput; int32_t sensitivity, contention; };
 
 struct stage_row { int32_t stage; struct predict_stage part; const char *mark; };
 struct time_row { const char *line; double s, share; };
@@ -32,6 +33,7 @@ struct view {
     struct cost_row cost;
     struct vary_row *curve; int n_curve;
     struct sensitivity_row better[SENSITIVITY_ROWS]; int n_better;
+    struct contention contention;           /* where links are shared as ops meet, when asked for */
     struct advice advice;                   /* of a plan that does not fit */
 };
 
@@ -44,7 +46,7 @@ enum err view_collect(struct view *v, struct program *pr, struct arena *a, const
                       const struct view_ask *f, struct diag *d);
 /* The tables that have rows, in order of interest; `mark`: the row that stands out, -1: none. Returns how many. */
 struct view_table { const char *heading; struct report_list list; int mark; };
-enum { VIEW_TABLES = 8 };
+enum { VIEW_TABLES = 9 };
 int view_tables(struct view_table t[VIEW_TABLES], const struct view *v, struct arena *a, const struct view_ask *f);
 void view_show(const struct view *v, struct arena *a, const struct view_ask *f);
 json_t *view_document(const struct view *v, struct arena *a, const struct view_ask *f);
