@@ -56,6 +56,8 @@ launch *const backend_cpu_launch[OP_KIND_COUNT] = {
     [OP_GATHER] = backend_cpu_gather,
     [OP_SCATTER] = backend_cpu_scatter,
     [OP_SWAP] = backend_cpu_swap,
+    [OP_SHIFT] = backend_cpu_shift,
+    [OP_ATTN_MERGE] = backend_cpu_attn_merge,
     [OP_ALL_REDUCE] = backend_cpu_all_reduce,
     [OP_ALL_MAX] = backend_cpu_all_max,
     [OP_XENT_MAX] = backend_cpu_xent_max,
@@ -197,14 +199,15 @@ struct attention_shape backend_cpu_attention(const struct call *c, struct operan
     const struct operand q = c->read[0], k = c->read[1];
     struct rope at = backend_cpu_positions(c);
     const int dqk = (int)q.cols / heads;
-    if (q.rows == k.rows) at.cp = 1, at.index = 0;
+    if (!c->op->ring && q.rows == k.rows) at.cp = 1, at.index = 0;
     return (struct attention_shape){.nq = heads,
                                     .nkv = (int)k.cols / dqk,
                                     .dqk = dqk,
                                     .dv = (int)o.cols / heads,
                                     .seqs = (int)(q.rows / (at.seq / at.cp)),
                                     .at = at,
-                                    .window = c->op->window};
+                                    .window = c->op->window,
+                                    .ring = c->op->ring};
 }
 
 /* The sinks of the heads here, when heads are shared out over cp. */
@@ -236,6 +239,13 @@ enum err backend_cpu_attn_bwd(const struct call *c)
                                                  c->read[2].p, c->read[3].p, c->read[4].p, c->read[5].p, &a, scratch);
     free(scratch);
     return e;
+}
+
+enum err backend_cpu_attn_merge(const struct call *c)
+{
+    const struct operand o = c->write[0], lse = c->write[1];
+    return merge_ref(o.p, lse.p, c->read[0].p, c->read[1].p, c->read[2].p, c->read[3].p, o.rows, (int)lse.cols,
+                     (int)(o.cols / lse.cols));
 }
 
 /* ---- linear layers and the activation between them ---- */

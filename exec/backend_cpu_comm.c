@@ -173,6 +173,30 @@ enum err backend_cpu_swap(const struct call *c)
     return e;
 }
 
+/* ---- around the group ---- */
+
+/* One tensor to the next member, from the one before. */
+static enum err shift(const struct call *c, int i, struct parts *s)
+{
+    const int64_t bytes = backend_cpu_B(c, c->read[i], c->op->io.read[i]);
+    const int next = (c->me + 1) % c->members, before = (c->me + c->members - 1) % c->members;
+    for (int m = 0; m < c->members; m++) {
+        s->part[m] = m == next ? bytes : 0;
+        s->more[m] = m == before ? bytes : 0;
+    }
+    return c->comm_ops->all_to_all(c->comm, c->write[i].p, s->more, c->read[i].p, s->part, c->d);
+}
+
+enum err backend_cpu_shift(const struct call *c)
+{
+    struct parts s;
+    TRY(parts_open(&s, c));
+    enum err e = shift(c, 0, &s);
+    if (e == OK && c->read[1].p) e = shift(c, 1, &s);
+    free(s.part);
+    return e;
+}
+
 /* ---- parts by the count matrix ---- */
 
 /* part: my rows for every ep member; more: every ep member's rows for me. */

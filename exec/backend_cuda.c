@@ -6,6 +6,7 @@
 #include "kernels/act.h"
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/merge.h"
 #include "kernels/mla.h"
 #include "kernels/move.h"
 #include "kernels/norm.h"
@@ -226,6 +227,14 @@ static enum err attn_bwd(const struct call *c)
     return done_with(c, attention_bwd_cuda(c->write[0].p, c->write[1].p, c->write[2].p, backend_cpu_sinks(c, c->add[0], heads),
                                            c->read[0].p, c->read[1].p, c->read[2].p, c->read[3].p, c->read[4].p, c->read[5].p,
                                            &a, scratch, t, STREAM), scratch);
+}
+
+static enum err attn_merge(const struct call *c)
+{
+    const struct operand o = c->write[0], lse = c->write[1];
+    return done(c, merge_cuda(o.p, lse.p, c->read[0].p, c->read[1].p, c->read[2].p, c->read[3].p, o.rows, (int)lse.cols,
+                              (int)(o.cols / lse.cols), type_of(c, c->op->io.write[0]), type_of(c, c->op->io.read[0]),
+                              type_of(c, c->op->io.read[2]), STREAM));
 }
 
 /* ---- linear layers and the activation between them ---- */
@@ -493,7 +502,8 @@ static enum err sumsq(const struct call *c)
 static launch *const own[OP_KIND_COUNT] = {
     [OP_EMBED] = embed, [OP_EMBED_BWD] = embed_bwd, [OP_NORM] = norm, [OP_NORM_BWD] = norm_bwd, [OP_ADD] = add,
     [OP_SPLIT] = split, [OP_MERGE] = merge, [OP_ROPE] = rope, [OP_ROPE_BWD] = rope_bwd, [OP_MLA_QKV] = mla_qkv,
-    [OP_MLA_QKV_BWD] = mla_qkv_bwd, [OP_ATTN] = attn, [OP_ATTN_BWD] = attn_bwd, [OP_GEMM] = gemm, [OP_DGRAD] = dgrad,
+    [OP_MLA_QKV_BWD] = mla_qkv_bwd, [OP_ATTN] = attn, [OP_ATTN_BWD] = attn_bwd, [OP_ATTN_MERGE] = attn_merge,
+    [OP_GEMM] = gemm, [OP_DGRAD] = dgrad,
     [OP_WGRAD] = wgrad, [OP_GROUPED_GEMM] = grouped_gemm, [OP_GROUPED_DGRAD] = grouped_dgrad,
     [OP_GROUPED_WGRAD] = grouped_wgrad, [OP_SWIGLU] = swiglu, [OP_SWIGLU_BWD] = swiglu_bwd, [OP_ACT] = act,
     [OP_ACT_BWD] = act_bwd, [OP_ROUTE] = route, [OP_ROUTE_BWD] = route_bwd, [OP_PERMUTE] = permute, [OP_UNPERMUTE] = unpermute,

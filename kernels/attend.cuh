@@ -1,5 +1,5 @@
-/* What the attention kernels share: who sees whom, and where the rows lie. Keys are walked by position; the gather has put
- * position p of a sequence at the row that attend_key says. */
+/* What the attention kernels share: who sees whom, and where the rows lie. Keys are walked in order of position; the gather
+ * has put them where attention_key_row says. */
 #ifndef KERNELS_ATTEND_CUH
 #define KERNELS_ATTEND_CUH
 extern "C" {
@@ -26,24 +26,17 @@ static __device__ __forceinline__ int attend_position(const struct attention_sha
     return rope_position(row, a.at.seq, a.at.cp, a.at.index);
 }
 
-/* Row, among the gathered keys, of position p of sequence s: the inverse of rope_position. */
-static __device__ __forceinline__ int64_t attend_key(const struct attention_shape &a, int s, int p)
+/* The keys of sequence s that a query sees: [from, to), in order of position (attention.h). */
+struct attend_seen { int from, to; };
+static __device__ __forceinline__ attend_seen attend_keys(const struct attention_shape &a, int s, int query_row)
 {
-    const int local = attend_local(a), half = a.at.seq / (2 * a.at.cp);
-    if (a.at.cp == 1) return (int64_t)s * local + p;
-    const int chunk = p / half, second = chunk >= a.at.cp, member = second ? 2 * a.at.cp - 1 - chunk : chunk;
-    return ((int64_t)member * a.seqs + s) * local + second * half + p % half;
+    const int position = attend_position(a, query_row);
+    return { attention_from(&a, s, position), attention_before(&a, position + 1) };
 }
+static __device__ __forceinline__ bool attend_sees(attend_seen seen, int key) { return key >= seen.from && key < seen.to; }
 
-/* The first position that a query at `position` sees. */
-static __device__ __forceinline__ int attend_first(const struct attention_shape &a, int position)
-{
-    return a.window && position >= a.window ? position + 1 - a.window : 0;
-}
-static __device__ __forceinline__ bool attend_sees(const struct attention_shape &a, int query, int key)
-{
-    return key <= query && key >= attend_first(a, query);
-}
+/* What the sink's probability is counted from: 1 once, by the first block of a ring. */
+static __device__ __forceinline__ float attend_whole(const struct attention_shape &a) { return a.ring > 1 ? 0 : 1; }
 
 /* ---- attend_any.cu: any width up to ATTEND_WIDEST, no tensor cores ---- */
 template <typename T> enum err attend_any(const attend_io<T> &io, kstream s);

@@ -28,13 +28,13 @@ template <typename T> static __global__ void attend_any_kernel(attend_io<T> io)
     if (item < 0) return;
     const int64_t row = item / a.nq;
     const int head = (int)(item % a.nq), s = (int)(row / local), kv = head / (a.nq / a.nkv);
-    const int position = attend_position(a, (int)(row % local));
+    const attend_seen seen = attend_keys(a, s, (int)(row % local));
     float acc[EACH] = {}, most = io.sink ? io.sink[head] : -INFINITY, sum = io.sink ? 1 : 0;
-    for (int p0 = attend_first(a, position); p0 <= position; p0 += CU_WARP) {
-        const int p = p0 + lane, n = position + 1 - p0 < CU_WARP ? position + 1 - p0 : CU_WARP;
+    for (int p0 = seen.from; p0 < seen.to; p0 += CU_WARP) {
+        const int p = p0 + lane, n = seen.to - p0 < CU_WARP ? seen.to - p0 : CU_WARP;
         float score = -INFINITY;
         if (lane < n)
-            score = attend_any_dot(io.q + item * a.dqk, io.k + (attend_key(a, s, p) * a.nkv + kv) * a.dqk, a.dqk) *
+            score = attend_any_dot(io.q + item * a.dqk, io.k + (attention_key_row(&a, s, p) * a.nkv + kv) * a.dqk, a.dqk) *
                     (1 / sqrtf((float)a.dqk));
         const float now = fmaxf(most, cu_warp_max(score)), keep = expf(most - now), e = lane < n ? expf(score - now) : 0;
         sum = sum * keep + cu_warp_sum(e);
@@ -43,7 +43,7 @@ template <typename T> static __global__ void attend_any_kernel(attend_io<T> io)
         __syncwarp();
         for (int i = 0; i < EACH; i++) acc[i] *= keep;
         for (int j = 0; j < n; j++) {
-            const T *v = io.v + (attend_key(a, s, p0 + j) * a.nkv + kv) * a.dv;
+            const T *v = io.v + (attention_key_row(&a, s, p0 + j) * a.nkv + kv) * a.dv;
 #pragma unroll
             for (int i = 0; i < EACH; i++)
                 if (lane + i * CU_WARP < a.dv) acc[i] += weight[cu_warp()][j] * cu_float(v[lane + i * CU_WARP]);
@@ -52,8 +52,8 @@ template <typename T> static __global__ void attend_any_kernel(attend_io<T> io)
     }
 #pragma unroll
     for (int i = 0; i < EACH; i++)
-        if (lane + i * CU_WARP < a.dv) io.o[item * a.dv + lane + i * CU_WARP] = cu_from<T>(acc[i] / sum);
-    if (lane == 0) io.lse[item] = most + logf(sum);
+        if (lane + i * CU_WARP < a.dv) io.o[item * a.dv + lane + i * CU_WARP] = cu_from<T>(sum > 0 ? acc[i] / sum : 0);
+    if (lane == 0) io.lse[item] = most + logf(sum);             /* -infinity where no key is seen */
 }
 
 /* p and its score's gradient, of query row `item` (row, head) and the key row of its kv head. */
@@ -75,18 +75,18 @@ template <typename T> static __global__ void attend_any_dq_kernel(attend_io<T> i
     if (item < 0) return;
     const int64_t row = item / a.nq;
     const int head = (int)(item % a.nq), s = (int)(row / local), kv = head / (a.nq / a.nkv);
-    const int position = attend_position(a, (int)(row % local));
+    const attend_seen keys = attend_keys(a, s, (int)(row % local));
     float acc[EACH] = {}, seen = 0;
-    for (int p0 = attend_first(a, position); p0 <= position; p0 += CU_WARP) {
-        const int n = position + 1 - p0 < CU_WARP ? position + 1 - p0 : CU_WARP;
+    for (int p0 = keys.from; p0 < keys.to; p0 += CU_WARP) {
+        const int n = keys.to - p0 < CU_WARP ? keys.to - p0 : CU_WARP;
         if (lane < n) {
-            const attend_any_pair mine = attend_any_grad(io, item, attend_key(a, s, p0 + lane) * a.nkv + kv);
+            const attend_any_pair mine = attend_any_grad(io, item, attention_key_row(&a, s, p0 + lane) * a.nkv + kv);
             weight[cu_warp()][lane] = mine.ds;
             seen += mine.p;
         }
         __syncwarp();
         for (int j = 0; j < n; j++) {
-            const T *k = io.k + (attend_key(a, s, p0 + j) * a.nkv + kv) * a.dqk;
+            const T *k = io.k + (attention_key_row(&a, s, p0 + j) * a.nkv + kv) * a.dqk;
 #pragma unroll
             for (int i = 0; i < EACH; i++)
                 if (lane + i * CU_WARP < a.dqk) acc[i] += weight[cu_warp()][j] * cu_float(k[lane + i * CU_WARP]);
@@ -97,32 +97,33 @@ template <typename T> static __global__ void attend_any_dq_kernel(attend_io<T> i
     for (int i = 0; i < EACH; i++)
         if (lane + i * CU_WARP < a.dqk) io.dq[item * a.dqk + lane + i * CU_WARP] = cu_from<T>(acc[i]);
     seen = cu_warp_sum(seen);
-    if (lane == 0) io.rest[item] = 1 - seen;
+    if (lane == 0) io.rest[item] = attend_whole(a) - seen;
 }
 
-/* A warp holds one key position of one key/value head, and goes through this member's queries of all its query heads. */
+/* A warp holds one key of one key/value head, and goes through this member's queries of all its query heads. */
 template <typename T> static __global__ void attend_any_dkv_kernel(attend_io<T> io)
 {
     __shared__ attend_any_pair pair[WARPS][CU_WARP];
     const struct attention_shape &a = io.a;
     const int local = attend_local(a), lane = cu_lane(), share = a.nq / a.nkv;
-    const int64_t item = attend_any_item((int64_t)a.seqs * a.at.seq, a.nkv);
+    const int keys = attention_keys(&a);
+    const int64_t item = attend_any_item((int64_t)a.seqs * keys, a.nkv);
     if (item < 0) return;
-    const int kv = (int)(item % a.nkv), p = (int)(item / a.nkv % a.at.seq), s = (int)(item / a.nkv / a.at.seq);
-    const int64_t key = attend_key(a, s, p) * a.nkv + kv;
+    const int kv = (int)(item % a.nkv), p = (int)(item / a.nkv % keys), s = (int)(item / a.nkv / keys);
+    const int64_t key = attention_key_row(&a, s, p) * a.nkv + kv;
     float dk[EACH] = {}, dv[EACH] = {};
     for (int head = kv * share; head < (kv + 1) * share; head++)
         for (int r0 = 0; r0 < local; r0 += CU_WARP) {
             const int r = r0 + lane;
             attend_any_pair mine = {};
-            if (r < local && attend_sees(a, attend_position(a, r), p))
+            if (r < local && attend_sees(attend_keys(a, s, r), p))
                 mine = attend_any_grad(io, ((int64_t)s * local + r) * a.nq + head, key);
             pair[cu_warp()][lane] = mine;
             __syncwarp();
             for (int j = 0; j < CU_WARP && r0 + j < local; j++) {
                 const attend_any_pair w = pair[cu_warp()][j];
                 const int64_t query = ((int64_t)s * local + r0 + j) * a.nq + head;
-                if (!attend_sees(a, attend_position(a, r0 + j), p)) continue;
+                if (!attend_sees(attend_keys(a, s, r0 + j), p)) continue;
 #pragma unroll
                 for (int i = 0; i < EACH; i++) {
                     const int c = lane + i * CU_WARP;
@@ -155,7 +156,7 @@ template <typename T> enum err attend_any(const attend_io<T> &io, kstream s)
 
 template <typename T> enum err attend_any_bwd(const attend_io<T> &io, kstream s)
 {
-    const int64_t queries = (int64_t)io.a.seqs * attend_local(io.a) * io.a.nq, keys = (int64_t)io.a.seqs * io.a.at.seq * io.a.nkv;
+    const int64_t queries = (int64_t)io.a.seqs * attend_local(io.a) * io.a.nq, keys = (int64_t)io.a.seqs * attention_keys(&io.a) * io.a.nkv;
     if (io.a.dqk > ATTEND_WIDEST || io.a.dv > ATTEND_WIDEST) return ERR_LIMIT;
     cu_launch(attend_any_dq_kernel<T>, attend_any_blocks(queries), WARPS * CU_WARP, 0, s, io);
     cu_launch(attend_any_dkv_kernel<T>, attend_any_blocks(keys), WARPS * CU_WARP, 0, s, io);

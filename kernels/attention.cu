@@ -90,7 +90,7 @@ static __device__ void attention_write(cu_bf16 *out, const float acc[D / 8][4], 
 }
 
 /* What a block of queries is: HELD local rows from r0 of one sequence and one head. */
-struct attention_block { int s, head, kv, r0, rows, low, high; };   /* rows there; their first and last position */
+struct attention_block { int s, head, kv, r0, rows, low, high; };   /* rows there; the keys that they see, low .. high */
 
 static __device__ attention_block attention_queries(const struct attention_shape &a)
 {
@@ -98,23 +98,23 @@ static __device__ attention_block attention_queries(const struct attention_shape
     b.s = blockIdx.z, b.head = blockIdx.y, b.kv = b.head / (a.nq / a.nkv);
     b.r0 = (int)(gridDim.x - 1 - blockIdx.x) * HELD;            /* the longest first */
     b.rows = attend_local(a) - b.r0 < HELD ? attend_local(a) - b.r0 : HELD;
-    b.low = attend_position(a, b.r0), b.high = attend_position(a, b.r0 + b.rows - 1);
+    b.low = attend_keys(a, b.s, b.r0).from, b.high = attend_keys(a, b.s, b.r0 + b.rows - 1).to - 1;
     return b;
 }
 
-/* The positions of a lane's two rows; a row that is not there stands where the last one does. */
-static __device__ void attention_rows(int at[2], const struct attention_shape &a, const attention_block &b, int m0)
+/* What a lane's two rows see; a row that is not there stands where the last one does. */
+static __device__ void attention_rows(attend_seen at[2], const struct attention_shape &a, const attention_block &b, int m0)
 {
     for (int i = 0; i < 2; i++) {
         const int m = m0 + mma_row(cu_lane(), i * 2);
-        at[i] = attend_position(a, b.r0 + (m < b.rows ? m : b.rows - 1));
+        at[i] = attend_keys(a, b.s, b.r0 + (m < b.rows ? m : b.rows - 1));
     }
 }
 
 /* Scores of one block of keys become probabilities to the running base; `acc` and `sum` move to the new base. */
 template <int TILES, int DV>
 static __device__ void attention_softmax(float s[TILES][4], float acc[DV / 8][4], float most[2], float sum[2],
-                                         const struct attention_shape &a, const int at[2], int p0, float scale2)
+                                         const attend_seen at[2], int p0, float scale2)
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -124,7 +124,7 @@ static __device__ void attention_softmax(float s[TILES][4], float acc[DV / 8][4]
 #pragma unroll
             for (int q = 2 * i; q < 2 * i + 2; q++) {
                 const int p = p0 + j * 8 + mma_col(cu_lane(), q);
-                s[j][q] = attend_sees(a, at[i], p) ? s[j][q] * scale2 : -INFINITY;
+                s[j][q] = attend_sees(at[i], p) ? s[j][q] * scale2 : -INFINITY;
                 now = fmaxf(now, s[j][q]);
             }
         now = fmaxf(now, __shfl_xor_sync(CU_ALL, now, 1));
@@ -151,9 +151,9 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
     const int lane = cu_lane(), m0 = cu_warp() * 16;
     cu_bf16 *q = (cu_bf16 *)cu_shared(), *k = q + attention_panel_n<DQK, HELD>, *v = k + 2 * attention_panel_n<DQK, KEYS>;
     float acc[DV / 8][4] = {}, most[2], sum[2];
-    int at[2];
+    attend_seen at[2];
     const auto fetch = [&](int p0) {
-        const auto row = [&](int r) { return p0 + r < a.at.seq ? attend_key(a, b.s, p0 + r) : -1; };
+        const auto row = [&](int r) { return p0 + r < attention_keys(&a) ? attention_key_row(&a, b.s, p0 + r) : -1; };
         const int turn = p0 / KEYS % 2;
         if (p0 <= b.high) {
             attention_fetch<DQK, KEYS>(k + turn * attention_panel_n<DQK, KEYS>, io.k, a.nkv, b.kv, a.dqk, wide, row);
@@ -163,7 +163,7 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
     };
     attention_fetch<DQK, HELD>(q, io.q, a.nq, b.head, a.dqk, wide,
                                [&](int r) { return r < b.rows ? (int64_t)b.s * attend_local(a) + b.r0 + r : -1; });
-    const int first = attend_first(a, b.low) / KEYS * KEYS;
+    const int first = b.low / KEYS * KEYS;
     fetch(first);
     attention_rows(at, a, b, m0);
     for (int i = 0; i < 2; i++) {
@@ -177,7 +177,7 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
         mma_copy_wait<1>();
         __syncthreads();
         attention_scores<DQK, KEYS / 8>(s, q, m0, k + turn * attention_panel_n<DQK, KEYS>);
-        attention_softmax<KEYS / 8, DV>(s, acc, most, sum, a, at, p0, LOG2E / sqrtf((float)a.dqk));
+        attention_softmax<KEYS / 8, DV>(s, acc, most, sum, at, p0, LOG2E / sqrtf((float)a.dqk));
         attention_sums<DV, KEYS / 8>(acc, s, v + turn * attention_panel_n<DV, KEYS>);
         __syncthreads();                                        /* read by all before it is overwritten */
     }
@@ -188,7 +188,7 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
     attention_write<DV>(io.o, acc, a.dv, a.nq, b.head, m0, b.rows, [&](int m, int i, float *scale) {
         const int64_t row = (int64_t)b.s * attend_local(a) + b.r0 + m;
         if (lane % 4 == 0) io.lse[row * a.nq + b.head] = most[i] * LN2 + logf(sum[i]);
-        *scale = 1 / sum[i];
+        *scale = sum[i] > 0 ? 1 / sum[i] : 0;                   /* a block of a ring may show no keys */
         return row;
     });
 }
@@ -204,10 +204,10 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
     cu_bf16 *q = (cu_bf16 *)cu_shared(), *dout = q + attention_panel_n<DQK, HELD>, *k = dout + attention_panel_n<DV, HELD>,
             *v = k + 2 * attention_panel_n<DQK, PASSING>;
     float acc[DQK / 8][4] = {}, lse2[2], along[2], seen[2] = {};
-    int at[2];
+    attend_seen at[2];
     const auto query = [&](int r) { return r < b.rows ? (int64_t)b.s * attend_local(a) + b.r0 + r : -1; };
     const auto fetch = [&](int p0) {
-        const auto row = [&](int r) { return p0 + r < a.at.seq ? attend_key(a, b.s, p0 + r) : -1; };
+        const auto row = [&](int r) { return p0 + r < attention_keys(&a) ? attention_key_row(&a, b.s, p0 + r) : -1; };
         const int turn = p0 / PASSING % 2;
         if (p0 <= b.high) {
             attention_fetch<DQK, PASSING>(k + turn * attention_panel_n<DQK, PASSING>, io.k, a.nkv, b.kv, a.dqk, wide, row);
@@ -217,7 +217,7 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
     };
     attention_fetch<DQK, HELD>(q, io.q, a.nq, b.head, a.dqk, wide, query);
     attention_fetch<DV, HELD>(dout, io.dout, a.nq, b.head, a.dv, wide, query);
-    const int first = attend_first(a, b.low) / PASSING * PASSING;
+    const int first = b.low / PASSING * PASSING;
     fetch(first);
     attention_rows(at, a, b, m0);
     for (int i = 0; i < 2; i++) {
@@ -238,7 +238,7 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
         for (int j = 0; j < TILES; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const float p = attend_sees(a, at[i / 2], p0 + j * 8 + mma_col(cu_lane(), i))
+                const float p = attend_sees(at[i / 2], p0 + j * 8 + mma_col(cu_lane(), i))
                                     ? exp2f(s[j][i] * scale * LOG2E - lse2[i / 2]) : 0;
                 seen[i / 2] += p;
                 s[j][i] = p * (d[j][i] - along[i / 2]) * scale;
@@ -250,7 +250,7 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
         const int64_t row = query(m0 + mma_row(cu_lane(), i * 2));
         seen[i] += __shfl_xor_sync(CU_ALL, seen[i], 1);
         seen[i] += __shfl_xor_sync(CU_ALL, seen[i], 2);
-        if (row >= 0 && cu_lane() % 4 == 0) io.rest[row * a.nq + b.head] = 1 - seen[i];
+        if (row >= 0 && cu_lane() % 4 == 0) io.rest[row * a.nq + b.head] = attend_whole(a) - seen[i];
     }
     attention_write<DQK>(io.dq, acc, a.dqk, a.nq, b.head, m0, b.rows, [&](int m, int, float *one) { return *one = 1, query(m); });
 }
@@ -263,18 +263,18 @@ static __global__ void __launch_bounds__(WIDTH) attention_dkv_kernel(attend_io<c
     constexpr int TILES = PASSING / 8, D = VALUES ? DV : DQK;
     const struct attention_shape &a = io.a;
     const int local = attend_local(a), share = a.nq / a.nkv, tiles = (local + PASSING - 1) / PASSING, all = share * tiles;
-    const int p0 = blockIdx.x * HELD, kv = blockIdx.y, sequence = blockIdx.z, m0 = cu_warp() * 16;
-    const int rows = a.at.seq - p0 < HELD ? a.at.seq - p0 : HELD;
+    const int p0 = blockIdx.x * HELD, kv = blockIdx.y, sequence = blockIdx.z, m0 = cu_warp() * 16, keys = attention_keys(&a);
+    const int rows = keys - p0 < HELD ? keys - p0 : HELD;
     const float scale = 1 / sqrtf((float)a.dqk);
     cu_bf16 *k = (cu_bf16 *)cu_shared(), *v = k + attention_panel_n<DQK, HELD>, *q = v + attention_panel_n<DV, HELD>,
             *dout = q + 2 * attention_panel_n<DQK, PASSING>;
     float acc[D / 8][4] = {};
-    const auto key = [&](int r) { return r < rows ? attend_key(a, sequence, p0 + r) : -1; };
+    const auto key = [&](int r) { return r < rows ? attention_key_row(&a, sequence, p0 + r) : -1; };
     /* The next of the passing tiles, from i on, in which somebody sees a key here. */
     const auto next = [&](int i) {
         for (; i < all; i++) {
             const int r0 = i % tiles * PASSING, r1 = r0 + PASSING < local ? r0 + PASSING - 1 : local - 1;
-            if (attend_position(a, r1) >= p0 && attend_first(a, attend_position(a, r0)) < p0 + rows) break;
+            if (attend_keys(a, sequence, r1).to > p0 && attend_keys(a, sequence, r0).from < p0 + rows) break;
         }
         return i;
     };
@@ -307,7 +307,7 @@ static __global__ void __launch_bounds__(WIDTH) attention_dkv_kernel(attend_io<c
 #pragma unroll
             for (int x = 0; x < 4; x++) {
                 const int r = r0 + j * 8 + mma_col(cu_lane(), x), p = p0 + m0 + mma_row(cu_lane(), x);
-                const bool sees = r < local && p < a.at.seq && attend_sees(a, attend_position(a, r < local ? r : 0), p);
+                const bool sees = r < local && p < keys && attend_sees(attend_keys(a, sequence, r < local ? r : 0), p);
                 const int64_t at = ((int64_t)sequence * local + r) * a.nq + head;
                 const float weight = sees ? exp2f((s[j][x] * scale - io.lse[at]) * LOG2E) : 0;
                 s[j][x] = VALUES ? weight : sees ? weight * (d[j][x] - io.along[at]) * scale : 0;
@@ -346,8 +346,8 @@ template <int DQK, int DV> static enum err attention_mma_bwd(const attend_io<cu_
     constexpr int shared_n = attention_panel_n<DQK, HELD> + attention_panel_n<DV, HELD> +
                              2 * (attention_panel_n<DQK, PASSING> + attention_panel_n<DV, PASSING>);
     attention_go(attention_dq_kernel<DQK, DV>, attention_blocks(attend_local(io.a), io.a.nq, io.a.seqs), shared_n, s, io, wide);
-    attention_go(attention_dkv_kernel<DQK, DV, false>, attention_blocks(io.a.at.seq, io.a.nkv, io.a.seqs), shared_n, s, io, wide);
-    attention_go(attention_dkv_kernel<DQK, DV, true>, attention_blocks(io.a.at.seq, io.a.nkv, io.a.seqs), shared_n, s, io, wide);
+    attention_go(attention_dkv_kernel<DQK, DV, false>, attention_blocks(attention_keys(&io.a), io.a.nkv, io.a.seqs), shared_n, s, io, wide);
+    attention_go(attention_dkv_kernel<DQK, DV, true>, attention_blocks(attention_keys(&io.a), io.a.nkv, io.a.seqs), shared_n, s, io, wide);
     return cu_answer();
 }
 

@@ -4,7 +4,11 @@
  * logarithm of their denominator (Dao, "FlashAttention-2"). Scale 1 / sqrt(dqk).
  * Window: a query sees itself and the window - 1 keys before it (transformers masking_utils.py,
  * sliding_window_overlay). Sink: a learned score of each head that takes probability and has no value (GPT-OSS;
- * Xiao et al., "Efficient Streaming Language Models with Attention Sinks"). */
+ * Xiao et al., "Efficient Streaming Language Models with Attention Sinks").
+ * Ring (Liu et al., "Ring Attention with Blockwise Transformers"): the keys here are one member's only, and o and lse are what
+ * they alone give; kernels/merge.h joins such parts. A query that sees none of them has lse -infinity and o 0. Backward takes
+ * the joined o and lse, and gives this block's share of every gradient.
+ * Documents: a query sees none of the documents before its own in the sequence. */
 #ifndef KERNELS_ATTENTION_H
 #define KERNELS_ATTENTION_H
 #include "kernels/rope.h"
@@ -14,17 +18,53 @@ struct attention_shape {
     int seqs;             /* sequences in these rows                                           */
     struct rope at;       /* theta unused                                                      */
     int window;           /* 0: all keys before                                                */
+    int ring;             /* 0: keys of all members; 1 + r: of the member r before this one, around the ring */
+    const int32_t *start; /* NULL, or [seqs * seq], at s * seq + position: where that token's document starts */
 };
+
+/* Keys of a sequence here. They are counted in order of position: key i of sequence s is ... */
+static inline STREAM_BOTH int attention_keys(const struct attention_shape *a)
+{
+    return a->ring ? a->at.seq / a->at.cp : a->at.seq;
+}
+
+/* How many of them stand before a position, 0 .. seq. */
+static inline STREAM_BOTH int attention_before(const struct attention_shape *a, int position)
+{
+    const int half = a->at.seq / (2 * a->at.cp);
+    if (!a->ring) return position;
+    const int member = (a->at.index + 1 - a->ring + a->at.cp) % a->at.cp;
+    const int first = position - member * half, second = position - (2 * a->at.cp - 1 - member) * half;
+    return (first < 0 ? 0 : first < half ? first : half) + (second < 0 ? 0 : second < half ? second : half);
+}
+
+/* ... at this row. */
+static inline STREAM_BOTH int64_t attention_key_row(const struct attention_shape *a, int64_t s, int i)
+{
+    const int local = a->at.seq / a->at.cp, half = a->at.seq / (2 * a->at.cp);
+    if (a->ring || a->at.cp == 1) return s * local + i;
+    const int chunk = i / half, second = chunk >= a->at.cp, member = second ? 2 * a->at.cp - 1 - chunk : chunk;
+    return ((int64_t)member * a->seqs + s) * local + second * half + i % half;
+}
+
+/* The query at a position of sequence s sees keys [from, before(position + 1)). Both rise with the position. */
+static inline STREAM_BOTH int attention_from(const struct attention_shape *a, int64_t s, int position)
+{
+    const int start = a->start ? a->start[s * a->at.seq + position] : 0;
+    const int first = a->window && position >= a->window ? position + 1 - a->window : 0;
+    return attention_before(a, first > start ? first : start);
+}
 
 /* Bytes of scratch for either pass. */
 int64_t attention_scratch_B_ref(const struct attention_shape *a);
 
-/* Tq = seqs * seq / cp, Tk = cp * Tq. o [Tq, nq * dv]; lse [Tq, nq]; q [Tq, nq * dqk]; k [Tk, nkv * dqk];
+/* Tq = seqs * seq / cp, Tk = cp * Tq, with ring Tq. o [Tq, nq * dv]; lse [Tq, nq]; q [Tq, nq * dqk]; k [Tk, nkv * dqk];
  * v [Tk, nkv * dv]; sink [nq] or NULL. */
 typedef enum err attention_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
                                const float *sink, const struct attention_shape *a, void *scratch);
 /* dk and dv [Tk, ...] hold what this member's queries say; the sum over members is the caller's. dsink [nq] +=
- * the sinks' gradient (NULL without sinks): a sink's probability is what lse leaves over the keys'. */
+ * the sinks' gradient (NULL without sinks): a sink's probability is what lse leaves over the keys'; of a ring the first block
+ * counts the whole, every block takes its keys' off. */
 typedef enum err attention_bwd(float *dq, float *dk, float *dv, float *dsink, const float *q, const float *k,
                                const float *v, const float *o, const float *lse, const float *dout,
                                const struct attention_shape *a, void *scratch);

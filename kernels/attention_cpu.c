@@ -1,7 +1,8 @@
 /* Attention by blocks (Dao, "FlashAttention-2"): a block of queries of one head meets blocks of keys, scores and
  * probabilities stay in the cache, and every product runs on tiles (tile.h). Keys and values of a sequence are
  * brought into the order of positions first, so context parallelism is gone before the products begin; their
- * panels serve all query heads of their group. */
+ * panels serve all query heads of their group. Blocks of keys that no query of a block sees (window, documents,
+ * ring) are passed over. */
 #include "kernels/kernels.h"
 #include "kernels/tile.h"
 #include "kernels/vexp.h"
@@ -13,14 +14,15 @@ enum { ATTENTION_QUERIES = 32, ATTENTION_KEYS = 128 }; /* of a block; keys a mul
 /* One sequence and key/value head at a time; one query head and block of queries of it at a time. */
 struct attention_work {
     const struct attention_shape *a;
-    int32_t *row;                 /* of the key at a position */
-    float *k, *v, *dk, *dv;       /* in order of position: [seq, dqk], [seq, dv] */
-    tile_vec *k_turned, *v_turned;        /* panels of [dqk, seq], [dv, seq] */
-    tile_vec *k_panel, *v_panel;          /* of [seq, dqk], [seq, dv] */
+    int keys;                     /* of a sequence */
+    int32_t *row;                 /* of a key in sequence 0 */
+    float *k, *v, *dk, *dv;       /* in order of position: [keys, dqk], [keys, dv] */
+    tile_vec *k_turned, *v_turned;        /* panels of [dqk, keys], [dv, keys] */
+    tile_vec *k_panel, *v_panel;          /* of [keys, dqk], [keys, dv] */
     tile_vec *q_panel, *do_panel;         /* of [queries, dqk], [queries, dv] */
     float *score, *dscore;        /* [queries, ATTENTION_KEYS] */
     float most[ATTENTION_QUERIES], sum[ATTENTION_QUERIES], along[ATTENTION_QUERIES];
-    int position[ATTENTION_QUERIES], queries;
+    int from[ATTENTION_QUERIES], to[ATTENTION_QUERIES], queries;    /* keys seen: [from, to) */
     float scale;
 };
 
@@ -39,10 +41,11 @@ static float *attention_take(float *base, int64_t *used, int64_t n)
 
 static int64_t attention_lay_out(struct attention_work *w, const struct attention_shape *a, float *base)
 {
-    const int64_t seq = a->at.seq, keys = attention_padded(seq);
+    const int64_t seq = attention_keys(a), keys = attention_padded(seq);
     const int64_t wide = attention_padded(a->dqk), wide_v = attention_padded(a->dv);
     int64_t n = 0;
     w->a = a;
+    w->keys = (int)seq;
     w->scale = 1 / sqrtf((float)a->dqk);
     w->row = (int32_t *)(void *)attention_take(base, &n, seq);
     w->k = attention_take(base, &n, seq * a->dqk);
@@ -89,20 +92,15 @@ static void attention_product(float *c, int64_t ldc, struct tile_matrix a, const
 static void attention_rows_move(float *ordered, float *rows, const struct attention_work *w, int64_t first, int head,
                                 int width, int back)
 {
-    for (int p = 0; p < w->a->at.seq; p++, ordered += width) {
+    for (int p = 0; p < w->keys; p++, ordered += width) {
         float *at = rows + ((first + w->row[p]) * w->a->nkv + head) * width;
         memcpy(back ? at : ordered, back ? ordered : at, (size_t)width * sizeof *at);
     }
 }
 
-/* row[p]: where the gathered rows of sequence 0 hold position p. */
 static void attention_rows_find(struct attention_work *w)
 {
-    const struct rope *at = &w->a->at;
-    const int local = at->seq / at->cp;
-    for (int m = 0; m < at->cp; m++)
-        for (int r = 0; r < local; r++)
-            w->row[rope_position(r, at->seq, at->cp, m)] = m * w->a->seqs * local + r;
+    for (int i = 0; i < w->keys; i++) w->row[i] = (int32_t)attention_key_row(w->a, 0, i);
 }
 
 static void attention_take_keys(struct attention_work *w, const float *k, const float *v, int64_t first, int head)
@@ -110,36 +108,38 @@ static void attention_take_keys(struct attention_work *w, const float *k, const 
     const struct attention_shape *a = w->a;
     attention_rows_move(w->k, (float *)(uintptr_t)k, w, first, head, a->dqk, 0);
     attention_rows_move(w->v, (float *)(uintptr_t)v, w, first, head, a->dv, 0);
-    attention_pack(w->k_turned, (struct tile_matrix){w->k, 1, a->dqk}, a->dqk, a->at.seq);
+    attention_pack(w->k_turned, (struct tile_matrix){w->k, 1, a->dqk}, a->dqk, w->keys);
 }
 
-/* Queries [r0, ..) of this member's rows of a sequence. */
-static void attention_take_queries(struct attention_work *w, int r0)
+/* Queries [r0, ..) of this member's rows of sequence s. */
+static void attention_take_queries(struct attention_work *w, int64_t s, int r0)
 {
     const struct rope *at = &w->a->at;
     const int rest = at->seq / at->cp - r0;
     w->queries = rest < ATTENTION_QUERIES ? rest : ATTENTION_QUERIES;
-    for (int r = 0; r < w->queries; r++) w->position[r] = rope_position(r0 + r, at->seq, at->cp, at->index);
+    for (int r = 0; r < w->queries; r++) {
+        const int position = rope_position(r0 + r, at->seq, at->cp, at->index);
+        w->from[r] = attention_from(w->a, s, position);
+        w->to[r] = attention_before(w->a, position + 1);
+    }
 }
 
 /* The blocks of keys that some query of the block sees: [first, end), first at a panel's beginning. */
 static int attention_first_key(const struct attention_work *w)
 {
-    const int first = w->a->window ? w->position[0] + 1 - w->a->window : 0;
-    return first > 0 ? first / TILE_COLS * TILE_COLS : 0;
+    return w->from[0] / TILE_COLS * TILE_COLS;
 }
 
 static int attention_end_key(const struct attention_work *w)
 {
-    return w->position[w->queries - 1] + 1;
+    return w->to[w->queries - 1];
 }
 
 /* Of n keys from k0 on, query r sees [*low, *high). */
 static void attention_seen(const struct attention_work *w, int r, int k0, int n, int *low, int *high)
 {
-    const int end = w->position[r] + 1, first = w->a->window ? end - w->a->window : 0;
-    *high = end - k0 < n ? end - k0 : n;
-    *low = first > k0 ? first - k0 : 0;
+    *high = w->to[r] - k0 < n ? w->to[r] - k0 : n;
+    *low = w->from[r] > k0 ? w->from[r] - k0 : 0;
     if (*high < *low) *high = *low = 0;
 }
 
@@ -148,7 +148,7 @@ static void attention_scores(float *c, const struct attention_work *w, struct ti
                              int width, int k0, int n)
 {
     for (int j = 0; j < n; j += TILE_COLS) {
-        const int rest = w->a->at.seq - (k0 + j); /* as packed, whatever is asked for */
+        const int rest = w->keys - (k0 + j); /* as packed, whatever is asked for */
         tile_product(c + j, ATTENTION_KEYS, a, turned + (int64_t)(k0 + j) / TILE_COLS * TILE_VECS * width, width,
                      w->queries, rest < TILE_COLS ? rest : TILE_COLS, 0);
     }
@@ -213,11 +213,11 @@ static void attention_block(struct attention_work *w, float *o, float *lse, cons
         const int n = end - k0 < ATTENTION_KEYS ? end - k0 : ATTENTION_KEYS;
         attention_scores(w->score, w, (struct tile_matrix){q, q_row, 1}, w->k_turned, a->dqk, k0, n);
         for (int r = 0; r < w->queries; r++) attention_row(w, o + r * o_row, r, k0, n);
-        attention_product(o, o_row, (struct tile_matrix){w->score, ATTENTION_KEYS, 1}, w->v_panel, a->at.seq, k0, n,
+        attention_product(o, o_row, (struct tile_matrix){w->score, ATTENTION_KEYS, 1}, w->v_panel, w->keys, k0, n,
                           w->queries, a->dv, 1);
     }
     for (int r = 0; r < w->queries; r++) {
-        const float over = 1 / w->sum[r];
+        const float over = w->sum[r] > 0 ? 1 / w->sum[r] : 0;
         for (int j = 0; j < a->dv; j++) o[r * o_row + j] *= over;
         lse[r * a->nq] = w->most[r] + logf(w->sum[r]);
     }
@@ -233,9 +233,9 @@ enum err attention_cpu(float *o, float *lse, const float *q, const float *k, con
     for (int64_t first = 0; first < (int64_t)a->seqs * local; first += local)
         for (int kv = 0; kv < a->nkv; kv++) {
             attention_take_keys(&w, k, v, first, kv);
-            attention_pack(w.v_panel, (struct tile_matrix){w.v, a->dv, 1}, a->at.seq, a->dv);
+            attention_pack(w.v_panel, (struct tile_matrix){w.v, a->dv, 1}, w.keys, a->dv);
             for (int r0 = 0; r0 < local; r0 += ATTENTION_QUERIES) {
-                attention_take_queries(&w, r0);
+                attention_take_queries(&w, first / local, r0);
                 for (int h = kv * group; h < (kv + 1) * group; h++) {
                     const int64_t at = (first + r0) * a->nq + h;
                     attention_block(&w, o + at * a->dv, lse + at, q + at * a->dqk, sink ? sink + h : NULL);
@@ -279,7 +279,7 @@ static void attention_block_bwd(struct attention_work *w, float *dq, const float
 {
     const struct attention_shape *a = w->a;
     const int64_t q_row = (int64_t)a->nq * a->dqk, o_row = (int64_t)a->nq * a->dv;
-    const int end = attention_end_key(w), seq = a->at.seq;
+    const int end = attention_end_key(w), seq = w->keys;
     attention_pack(w->q_panel, (struct tile_matrix){q, q_row, 1}, w->queries, a->dqk);
     attention_pack(w->do_panel, (struct tile_matrix){dout, o_row, 1}, w->queries, a->dv);
     for (int r = 0; r < w->queries; r++) {
@@ -301,21 +301,21 @@ static void attention_block_bwd(struct attention_work *w, float *dq, const float
     }
 }
 
-/* The sink's probability, which is what the keys leave of 1, takes from all of them. */
+/* The sink's probability, which is what the keys leave of 1, takes from all of them; the first block of a ring counts the 1. */
 static float attention_sink_bwd(const struct attention_work *w)
 {
     float sum = 0;
-    for (int r = 0; r < w->queries; r++) sum -= (1 - w->sum[r]) * w->along[r];
+    for (int r = 0; r < w->queries; r++) sum -= ((w->a->ring > 1 ? 0 : 1) - w->sum[r]) * w->along[r];
     return sum;
 }
 
 static void attention_open_keys_bwd(struct attention_work *w)
 {
     const struct attention_shape *a = w->a;
-    attention_pack(w->v_turned, (struct tile_matrix){w->v, 1, a->dv}, a->dv, a->at.seq);
-    attention_pack(w->k_panel, (struct tile_matrix){w->k, a->dqk, 1}, a->at.seq, a->dqk);
-    memset(w->dk, 0, (size_t)a->at.seq * (size_t)a->dqk * sizeof *w->dk);
-    memset(w->dv, 0, (size_t)a->at.seq * (size_t)a->dv * sizeof *w->dv);
+    attention_pack(w->v_turned, (struct tile_matrix){w->v, 1, a->dv}, a->dv, w->keys);
+    attention_pack(w->k_panel, (struct tile_matrix){w->k, a->dqk, 1}, w->keys, a->dqk);
+    memset(w->dk, 0, (size_t)w->keys * (size_t)a->dqk * sizeof *w->dk);
+    memset(w->dv, 0, (size_t)w->keys * (size_t)a->dv * sizeof *w->dv);
 }
 
 enum err attention_bwd_cpu(float *dq, float *dk, float *dv, float *dsink, const float *q, const float *k,
@@ -333,7 +333,7 @@ enum err attention_bwd_cpu(float *dq, float *dk, float *dv, float *dsink, const 
             for (int h = kv * group; h < (kv + 1) * group; h++)
                 for (int r0 = 0; r0 < local; r0 += ATTENTION_QUERIES) {
                     const int64_t at = (first + r0) * a->nq + h;
-                    attention_take_queries(&w, r0);
+                    attention_take_queries(&w, first / local, r0);
                     attention_block_bwd(&w, dq + at * a->dqk, q + at * a->dqk, o + at * a->dv, lse + at,
                                         dout + at * a->dv, dsink != NULL);
                     if (dsink) dsink[h] += attention_sink_bwd(&w);

@@ -1,5 +1,4 @@
-/* A query at position p sees keys first..p of its sequence, wherever the gather has put their rows: a table from
- * position to row, made once, is all that context parallelism changes here. */
+/* A query sees a run of the keys of its sequence, wherever the gather has put their rows. */
 #include "kernels/attention.h"
 #include "kernels/vec.h"
 #include <math.h>
@@ -9,7 +8,7 @@
 struct attention_view {
     const float *q, *k, *v; /* the query's row; the first rows of its key/value head in its sequence */
     int64_t k_row, v_row;   /* floats from one row to the next                                     */
-    const int32_t *row;     /* of the key at a position, from the first seen on                     */
+    const int32_t *row;     /* of a key in sequence 0, from the first seen on                       */
     int n;                  /* keys seen                                                            */
     float scale;
     const float *sink;      /* its head's, or NULL                                                  */
@@ -20,13 +19,10 @@ int64_t attention_scratch_B_ref(const struct attention_shape *a)
     return (int64_t)a->at.seq * (int64_t)(sizeof(int32_t) + sizeof(float));
 }
 
-/* row[p]: where the gathered rows of sequence 0 hold position p. */
+/* row[i]: of key i of sequence 0. */
 static void attention_rows(int32_t *row, const struct attention_shape *a)
 {
-    const int local = a->at.seq / a->at.cp;
-    for (int m = 0; m < a->at.cp; m++)
-        for (int r = 0; r < local; r++)
-            row[rope_position(r, a->at.seq, a->at.cp, m)] = m * a->seqs * local + r;
+    for (int i = 0; i < attention_keys(a); i++) row[i] = (int32_t)attention_key_row(a, 0, i);
 }
 
 static struct attention_view attention_view(const struct attention_shape *a, const float *q, const float *k,
@@ -36,7 +32,7 @@ static struct attention_view attention_view(const struct attention_shape *a, con
     const int local = a->at.seq / a->at.cp, kv = head / (a->nq / a->nkv);
     const int64_t first = query / local * local; /* sequences are as far apart in keys as in queries */
     const int position = rope_position((int)(query % local), a->at.seq, a->at.cp, a->at.index);
-    const int seen = a->window && position >= a->window ? position + 1 - a->window : 0;
+    const int seen = attention_from(a, query / local, position);
     return (struct attention_view){
         .q = q + (query * a->nq + head) * a->dqk,
         .k = k + (first * a->nkv + kv) * a->dqk,
@@ -44,7 +40,7 @@ static struct attention_view attention_view(const struct attention_shape *a, con
         .v = v + (first * a->nkv + kv) * a->dv,
         .v_row = (int64_t)a->nkv * a->dv,
         .row = row + seen,
-        .n = position + 1 - seen,
+        .n = attention_before(a, position + 1) - seen,
         .scale = 1 / sqrtf((float)a->dqk),
         .sink = sink ? sink + head : NULL,
     };
@@ -58,7 +54,7 @@ static void attention_scores(float *score, const struct attention_view *s, int d
 /* Scores become exp(score - largest); returns log of their sum, largest added back. */
 static double attention_softmax(float *score, double *sum, const float *sink, int n)
 {
-    float most = sink ? *sink : score[0];
+    float most = sink ? *sink : -INFINITY;
     for (int i = 0; i < n; i++) most = fmaxf(most, score[i]);
     *sum = sink ? expf(*sink - most) : 0;
     for (int i = 0; i < n; i++) {
@@ -95,7 +91,7 @@ enum err attention_ref(float *o, float *lse, const float *q, const float *k, con
 
 /* What one query head adds: with p the probabilities, ds = p (dout . v - dout . o) is the scores' gradient.
  * dk and dv point where s->k and s->v do. Returns the sink's gradient: its probability, which is what the keys
- * leave of 1, takes from all of them. */
+ * leave of 1, takes from all of them. Later blocks of a ring take theirs from what the first one counted. */
 static double attention_head_bwd(float *dq, float *dk, float *dv, const struct attention_view *s, const float *o,
                                  float lse, const float *dout, const struct attention_shape *a, float *score)
 {
@@ -112,7 +108,7 @@ static double attention_head_bwd(float *dq, float *dk, float *dv, const struct a
         vec_add(dk + k_at, s->q, ds, a->dqk);
         seen += p;
     }
-    return -(1 - seen) * along;
+    return -((a->ring > 1 ? 0 : 1) - seen) * along;
 }
 
 enum err attention_bwd_ref(float *dq, float *dk, float *dv, float *dsink, const float *q, const float *k,
@@ -121,7 +117,8 @@ enum err attention_bwd_ref(float *dq, float *dk, float *dv, float *dsink, const 
 {
     int32_t *row = scratch;
     float *score = (float *)(row + a->at.seq);
-    const int64_t tokens = (int64_t)a->seqs * (a->at.seq / a->at.cp), keys = tokens * a->at.cp;
+    const int64_t tokens = (int64_t)a->seqs * (a->at.seq / a->at.cp);
+    const int64_t keys = (int64_t)a->seqs * attention_keys(a);
     attention_rows(row, a);
     memset(dk, 0, (size_t)(keys * a->nkv * a->dqk) * sizeof *dk);
     memset(dv, 0, (size_t)(keys * a->nkv * a->dv) * sizeof *dv);

@@ -93,6 +93,12 @@ int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x
 void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy, const struct attention_kept *k, int *dq, int *dk,
                               int *dv);
 
+/* ---- build_ring.c: attention of keys and values that go around the cp group; not where its size is 1 ---- */
+int build_ring_goes(const struct build *b);                 /* the plan says so                                         */
+void build_ring_fwd(struct build *b, const struct attention_w *w, struct attention_kept *k);     /* o_part, lse from q, k, v */
+/* d_part: of o_part. dq, and d_own: of k and v, of this rank's tokens. */
+void build_ring_bwd(struct build *b, const struct attention_w *w, int d_part, const struct attention_kept *k, int *dq, int d_own[2]);
+
 /* ---- build_mamba.c: a Mamba-2 mixer ---- */
 struct mamba_w    { struct weight norm, in, scan, out; };
 struct mamba_kept { int x, n, in, raw, y; };                /* in: the scan's input; raw: its output before the norm */

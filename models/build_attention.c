@@ -1,6 +1,6 @@
 /* Grouped-query attention, optionally with RMSNorm on every head of q and k (Qwen3). Tokens are
  * sequence-parallel outside, gathered over tp before the projections; K and V are gathered over cp, and
- * gathered again in backward, not kept. */
+ * gathered again in backward, not kept; or heads are swapped for tokens, or they go around (build_ring.c). */
 #include "models/build.h"
 
 static struct weight with_bias(struct weight w, struct weight bias)
@@ -117,8 +117,11 @@ static void attend(struct build *b, const struct attention_w *w, int keys, int v
 int build_attention_core_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k)
 {
     build_attention_swap(b, k);
-    const int keys = all_keys(b, k->k), values = all_keys(b, k->v);
-    attend(b, w, keys, values, k);
+    if (build_ring_goes(b)) build_ring_fwd(b, w, k);
+    else {
+        const int keys = all_keys(b, k->k), values = all_keys(b, k->v);
+        attend(b, w, keys, values, k);
+    }
     k->o = swaps(b) ? emit_swap(b, k->o_part, 1) : k->o_part;
     const int y = emit_gemm(b, k->o, w->o);
     const int y_sp = emit_scatter(b, GROUP_TP, y);
@@ -143,6 +146,20 @@ int build_attention_fwd(struct build *b, const struct attention_w *w, int x, str
     return build_attention_core_fwd(b, w, x, k);
 }
 
+static void core_ring_bwd(struct build *b, const struct attention_w *w, int d_o, struct attention_kept *k, int *dq, int *dk,
+                          int *dv)
+{
+    int d_own[2];
+    if (build_recomputes(b, RECOMPUTE_CORE_ATTN)) {
+        b->flags |= OP_RECOMPUTE;
+        build_ring_fwd(b, w, k);
+        b->flags &= ~OP_RECOMPUTE;
+    }
+    build_ring_bwd(b, w, d_o, k, dq, d_own);
+    *dk = d_own[0];
+    *dv = d_own[1];
+}
+
 /* With recompute `core_attn` attention itself runs again; its output is kept all the same, the projection's
  * gradient needs it. */
 void build_attention_core_bwd(struct build *b, const struct attention_w *w, int dy,
@@ -153,6 +170,10 @@ void build_attention_core_bwd(struct build *b, const struct attention_w *w, int 
     const int dy_full = emit_gather_input(b, dy);
     const int d_o = emit_dgrad(b, dy_full, w->o);
     emit_wgrad(b, k->o, dy_full, w->o);
+    if (build_ring_goes(b)) {
+        core_ring_bwd(b, w, d_o, &again, dq, dk, dv);
+        return;
+    }
     const int d_part = swaps(b) ? emit_swap(b, d_o, 0) : d_o;
     const int keys = all_keys(b, k->k), values = all_keys(b, k->v);
     if (build_recomputes(b, RECOMPUTE_CORE_ATTN)) {

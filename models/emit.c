@@ -248,6 +248,13 @@ int emit_swap(struct build *b, int x, int back)
     return y;
 }
 
+void emit_shift(struct build *b, const int x[2], int y[2])
+{
+    y[0] = emit_like(b, x[0], b->pr->buf[x[0]].cols);
+    y[1] = emit_like(b, x[1], b->pr->buf[x[1]].cols);
+    emit(b, OP_SHIFT, STREAM_CP, GROUP_CP, (struct io){ .write = { y[0], y[1] }, .read = { x[0], x[1] } });
+}
+
 void emit_all_reduce(struct build *b, enum group g, int x, int max)
 {
     if (b->pr->group_size[g] == 1) return;

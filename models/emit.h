@@ -72,6 +72,7 @@ int  emit_gather(struct build *b, enum group g, int x);
 int  emit_scatter(struct build *b, enum group g, int x);
 void emit_all_reduce(struct build *b, enum group g, int x, int max);
 int  emit_swap(struct build *b, int x, int back);           /* over cp: all heads of my tokens -> my heads of all, or back */
+void emit_shift(struct build *b, const int x[2], int y[2]); /* over cp: x to the next member, y from the one before */
 /* ---- low precision (emit_copy.c) ---- */
 enum axis { AXIS_ROWS, AXIS_COLUMNS };      /* along which scales run and products contract */
 int  emit_is_low(const struct build *b);    /* of the current layer */

@@ -89,6 +89,9 @@ struct model_params { int64_t total, active, mtp, expert; };
 struct model_params model_params(const struct model *m);
 /* Tokens that one sees back, on average over a sequence, causal: half of it, or what a window leaves. */
 double model_context(int64_t seq, int64_t window);
+/* Of what all queries see, the part that they see in step `step` (0: their own) of a ring of cp members, each with chunks i and
+ * 2 cp - 1 - i; the mean over members: nearly 1 / cp without a window. */
+double model_ring_share(int64_t seq, int64_t window, int cp, int step);
 /* FLOP of Mamba's scan, per token, column and state, forward (Megatron-LM training.py). */
 enum { MODEL_SCAN_FLOP = 7 };
 /* FLOP per token of a training step, forward and backward, causal half of attention (of the window where there is

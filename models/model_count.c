@@ -161,6 +161,31 @@ double model_context(int64_t seq, int64_t window)
     return window > 0 && window < seq ? w - w * w / (2 * s) : s / 2;
 }
 
+/* Sum over i in [0, n) of x + i held within [0, n]. */
+static double model_ramp(double x, double n)
+{
+    if (x >= n) return n * n;
+    if (x >= 0) return (x + n - 1) * (n - x) / 2 + x * n;
+    return x > -n ? (n - 1 + x) * (n + x) / 2 : 0;
+}
+
+/* Pairs of a query in a chunk of n tokens and a key in a chunk `apart` chunks before it that the query sees. */
+static double model_chunk_pairs(int apart, double n, double window)
+{
+    return apart < 0 ? 0 : model_ramp(apart * n + 1, n) - model_ramp(apart * n + 1 - window, n);
+}
+
+double model_ring_share(int64_t seq, int64_t window, int cp, int step)
+{
+    const double w = window > 0 && window < seq ? (double)window : (double)seq, n = (double)seq / (2.0 * cp);
+    double pairs = 0;
+    for (int i = 0; i < cp; i++) {
+        const int mine[] = { i, 2 * cp - 1 - i }, j = (i - step + cp) % cp, keys[] = { j, 2 * cp - 1 - j };
+        for (int k = 0; k < 4; k++) pairs += model_chunk_pairs(mine[k / 2] - keys[k % 2], n, w);
+    }
+    return pairs / (w * (double)seq - w * (w - 1) / 2);
+}
+
 /* Scores and their product with the values. */
 static double model_core_macs(const struct model *m, int64_t seq, int window)
 {

@@ -160,7 +160,8 @@ static void work_attention(struct work *w, const struct program *pr, const struc
 {
     const int backward = o->kind == OP_ATTN_BWD;
     const int q = o->io.read[0], out = backward ? o->io.read[3] : o->io.write[0];
-    const double seen = 2 * model_context(pr->seq, o->window);              /* half of it on average */
+    const double share = o->ring ? model_ring_share(pr->seq, o->window, pr->group_size[GROUP_CP], o->ring - 1) : 1;
+    const double seen = 2 * share * model_context(pr->seq, o->window);      /* half of it on average */
     const double per_col = (double)program_rows(pr, q, even) * seen;        /* 2 FLOP, half the square */
     const double qk_flop = per_col * pr->buf[q].cols, pv_flop = per_col * pr->buf[out].cols;
     w->rows = program_rows(pr, q, even);
@@ -197,6 +198,7 @@ static void work_wire(struct work *w, const struct program *pr, const struct op 
     case OP_GATHER: case OP_GATHER_V: w->wire_B = write_B * share; break;
     case OP_SCATTER: case OP_SCATTER_V: case OP_SCATTER_ADD: w->wire_B = read_B * share; break;
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP: w->wire_B = read_B * share; break;
+    case OP_SHIFT: w->wire_B = read_B + bytes_of(pr, o->io.read[1], even); break;
     case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: work_tokens(w, pr, o, even); break;
     case OP_ALL_REDUCE: case OP_ALL_MAX: w->wire_B = 2 * add_B * share; break;
     case OP_GRAD_SCATTER: case OP_PARAM_GATHER: w->wire_B = add_B * share; break;

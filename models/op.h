@@ -29,7 +29,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(MLA_QKV, MEMORY, "q, k, v <- qb, kvb, krope")  /* rope on the last qk_rope columns of q, and on krope,      \
                                                         which every head's k gets */                              \
     X(MLA_QKV_BWD, MEMORY, "dqb, dkvb, dkrope <- dq, dk, dv")                                                     \
-    X(ATTN, ATTENTION, "o, lse <- q, k, v, sink?")   /* causal; k and v may have cp times the rows of q */        \
+    X(ATTN, ATTENTION, "o, lse <- q, k, v, sink?")   /* causal; k and v may have cp times the rows of q, or be    \
+                                                        another cp member's (ring) */                             \
     X(ATTN_BWD, ATTENTION, "dq, dk, dv, sink_g?+ <- q, k, v, o, lse, do")                                         \
     X(GEMM, GEMM, "y <- x, w, bias?")                                                                             \
     X(DGRAD, GEMM, "dx <- dy, w")                                                                                 \
@@ -100,7 +101,9 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(RELOAD, OFFLOAD, "y <- x")                     /* from the host */                                          \
     X(HOST_ADAMW, OPTIM, "master+, m+, v+ <- g, metric") /* of my part, by the host, whose thread does it */     \
     X(ROUTE_MAP, MEMORY, "map <- perm")              /* [T, E] bytes: 1 where a token picked an expert */          \
-    X(CAST, MEMORY, "w+ <- master")                  /* my part of w, by index in the group */
+    X(CAST, MEMORY, "w+ <- master")                  /* my part of w, by index in the group */              \
+    X(SHIFT, COMM, "y0, y1? <- x0, x1?")             /* x to the next member around the group, y from the one before */ \
+    X(ATTN_MERGE, MEMORY, "o, lse <- o0, lse0, o1, lse1") /* attention over two blocks of keys -> over both */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,
@@ -141,6 +144,7 @@ struct op {
     int16_t part;           /* where two passes may be interleaved (build.h)                                      */
     int32_t beside;         /* the collective that holds multiprocessors while it runs (build_beside.c); 0: none      */
     int32_t window;         /* ATTN: tokens seen back; 0: all                                                      */
+    int16_t ring;           /* ATTN: 1 + how many members before this one in cp those keys are of; 0: of all       */
     int16_t copies;         /* SUMSQ: how many ranks hold the same gradient; else 1                               */
     struct io io;
 };

@@ -124,9 +124,13 @@ static enum err check_attention_cut(const struct plan *p, const struct model *m,
     return OK;
 }
 
-/* a2a swaps whole heads for tokens. */
-static enum err check_cp_comm(const struct plan *p, const struct model *m, struct diag *d)
+/* a2a swaps whole heads for tokens. TransformerEngine's ring has neither windows nor sinks (context_parallel.py,
+ * attn_forward_func_with_cp); our own has. */
+static enum err check_cp_comm(const struct plan *p, const struct model *m, const struct stack *s, struct diag *d)
 {
+    if (p->cp_comm == CP_COMM_P2P && p->cp > 1 && !s->runs && (m->window || m->sinks))
+        return fail(d, ERR_CONFIG, "cp-comm p2p: stack %s has no ring for %s: use cp-comm a2a or allgather", s->name,
+                    m->window ? "a sliding window" : "sinks");
     if (p->cp_comm != CP_COMM_A2A || p->cp == 1) return OK;
     const int heads = m->heads / p->tp;
     const int kv = m->attention == ATTENTION_MLA || m->kv_heads < 1 ? heads : m->kv_heads / p->tp;
@@ -459,7 +463,7 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_resolved(p, d));
     TRY(fold_check_tables(j, d));
     TRY(check_attention_cut(p, m, d));
-    TRY(check_cp_comm(p, m, d));
+    TRY(check_cp_comm(p, m, &j->stack, d));
     TRY(check_mlp_cut(p, m, d));
     TRY(check_expert_cut(p, m, d));
     TRY(check_sp(p, m, d));

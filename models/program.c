@@ -49,6 +49,7 @@ static void mix_op(uint64_t *h, const struct op *o)
     const int64_t v[] = { o->kind, o->stream, o->group, o->half, o->flags | o->graph << 8, o->layer, o->part, o->copies,
                           o->window, o->beside };
     for (int i = 0; i < LEN(v); i++) mix(h, v[i]);
+    if (o->ring) mix(h, o->ring);
     for (int i = 0; i < OP_WRITES; i++) mix(h, o->io.write[i]);
     for (int i = 0; i < OP_ADDS; i++) mix(h, o->io.add[i]);
     for (int i = 0; i < OP_READS; i++) mix(h, o->io.read[i]);

@@ -6,7 +6,7 @@ const char *const stack_schedules[] = { "1f1b", "interleaved", "fwd-bwd", NULL }
 const char *const stack_recomputes[] = { "moe_act", "layernorm", "mla_up_proj", "core_attn", "mlp", "moe",
                                           "shared_experts", "full", NULL };
 const char *const stack_dispatchers[] = { "alltoall", "deepep", "hybridep", "allgather", NULL };
-const char *const stack_cp_comms[] = { "allgather", "a2a", NULL };
+const char *const stack_cp_comms[] = { "allgather", "a2a", "p2p", NULL };
 const char *const stack_graphs[] = { "attn", "mlp", "moe", "moe_router", "moe_preprocess", "mamba", "full-layer", "full",
                                      NULL };
 const char *const stack_offloads[] = { "none", "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm",

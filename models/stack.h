@@ -9,7 +9,8 @@
 enum schedule   { SCHEDULE_1F1B, SCHEDULE_INTERLEAVED, SCHEDULE_FWD_BWD };
 enum recompute  { RECOMPUTE_MOE_ACT, RECOMPUTE_LAYERNORM, RECOMPUTE_MLA_UP_PROJ, RECOMPUTE_CORE_ATTN, RECOMPUTE_MLP,
                   RECOMPUTE_MOE, RECOMPUTE_SHARED_EXPERTS, RECOMPUTE_FULL };        /* bits 1 << r; FULL is last */
-enum cp_comm    { CP_COMM_ALLGATHER, CP_COMM_A2A };      /* K and V of all tokens; or my heads of all tokens */
+enum cp_comm    { CP_COMM_ALLGATHER, CP_COMM_A2A, CP_COMM_P2P };     /* K and V of all tokens; my heads of all tokens; K and V
+                                                                        of a member after the other */
 /* A row for every expert of a token, in one all-to-all; or a token once for each rank that holds some of them, which leaves
  * for another NVLink domain once (deepseek-ai/DeepEP and its branch hybrid-ep); or every token to every rank. */
 enum dispatcher { DISPATCHER_ALLTOALL, DISPATCHER_DEEPEP, DISPATCHER_HYBRIDEP, DISPATCHER_ALLGATHER };

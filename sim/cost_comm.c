@@ -90,7 +90,7 @@ struct cost_links cost_comm_links(const struct cost *c, const struct op *o, cons
     const struct place *p = &c->place[o->group];
     const int rings = c->job->stack.rings;
     switch (o->kind) {
-    case OP_SEND: case OP_RECV: return p2p_links(s, p, w->wire_B);
+    case OP_SEND: case OP_RECV: case OP_SHIFT: return p2p_links(s, p, w->wire_B);
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP:    /* the busiest rank's way in or out */
         return alltoall_links(s, p, fmax(w->wire_B, w->write_B * (p->size - 1) / p->size));
     case OP_DISPATCH_TOKENS: case OP_COMBINE_TOKENS: return cost_tokens_links(c, o, w);
@@ -109,7 +109,7 @@ double cost_comm_s(const struct cost *c, const struct op *o, const struct work *
     const struct cost_links l = cost_comm_links(c, o, w);
     const double bytes_s = fmax(l.nvlink_s, l.nic_s), messages_s = (p->size - 1) * s->nvlink_latency_s;
     switch (o->kind) {
-    case OP_SEND: case OP_RECV:
+    case OP_SEND: case OP_RECV: case OP_SHIFT:
         return s->kernel_s + (bytes_s + (p->link == LINK_NIC ? nic_hop_s(s, p) : s->nvlink_latency_s));
     case OP_DISPATCH: case OP_COMBINE: case OP_SWAP:
         return s->kernel_s + (bytes_s + messages_s + (p->domains > 1 ? nic_hop_s(s, p) : 0));

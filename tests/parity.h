@@ -22,6 +22,7 @@ struct fold {
     const char *layout;                     /* NULL: auto */
     int mbs, group;                         /* 0: 1; pp */
     int a2a;                                /* cp by heads */
+    int p2p;                                /* cp by a ring */
     int dispatcher, domain;                 /* enum dispatcher; ranks of an NVLink domain, 0: all */
     int bf16, wide;                         /* wide: no gradient of a handful of elements */
     int fsdp; const char *offload;
@@ -77,7 +78,7 @@ static inline struct model parity_model(enum family f)
 static inline struct stack parity_stack(void)
 {
     return (struct stack){ .name = "moefold", .runs = 1, .schedules = 7,
-                           .recomputes = (2 << RECOMPUTE_FULL) - 1, .dispatchers = 1 << DISPATCHER_ALLTOALL | 1 << DISPATCHER_HYBRIDEP | 1 << DISPATCHER_ALLGATHER, .cp_comms = 3,
+                           .recomputes = (2 << RECOMPUTE_FULL) - 1, .dispatchers = 1 << DISPATCHER_ALLTOALL | 1 << DISPATCHER_HYBRIDEP | 1 << DISPATCHER_ALLGATHER, .cp_comms = 7,
                            .split_wgrad = 1, .fsdp = 1, .offloads = (1 << OFFLOAD_COUNT) - 1, .offload_smallest = 1, .capacity = 1.5, .vocab_multiple = 8, .issue = 1,
                            .host_reads = 1, .arena = 1, .grad_fp32 = 1 };
 }
@@ -113,7 +114,7 @@ static inline struct job parity_job(const struct fold *f, int seed, enum optimiz
     *p = (struct plan){ .model = "tiny", .system = "host", .stack = "moefold", .tp = f->tp, .cp = f->cp,
                         .pp = f->pp, .vpp = f->vpp, .etp = f->etp, .ep = f->ep, .schedule = -1,
                         .vpp_group = f->group, .mbs = f->mbs, .gbs = PARITY_GBS, .seq = PARITY_SEQ,
-                        .precision = f->bf16 ? PRECISION_BF16 : PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute, .cp_comm = f->a2a ? CP_COMM_A2A : CP_COMM_ALLGATHER,
+                        .precision = f->bf16 ? PRECISION_BF16 : PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute, .cp_comm = f->p2p ? CP_COMM_P2P : f->a2a ? CP_COMM_A2A : CP_COMM_ALLGATHER,
                         .dispatcher = f->dispatcher, .domain_gpus = f->domain, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1,
                         .mtp = -1, .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01,
                         .beta1 = 0.9, .beta2 = 0.95, .adam_eps = 1e-8, .clip = 1, .seed = seed };

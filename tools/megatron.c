@@ -48,6 +48,7 @@ const struct megatron_means megatron_means[] = {
     { "master", "remainder", "--use-precision-aware-optimizer" },
     { "cp-comm", "allgather", "--cp-comm-type all_gather" },
     { "cp-comm", "a2a", "--cp-comm-type a2a" },
+    { "cp-comm", "p2p", "--cp-comm-type p2p" },
     { "tp-overlap", "0", "" },
     { "tp-overlap", "1", "--tp-comm-overlap" },
     { "dispatcher", "allgather", "--moe-token-dispatcher-type allgather" },
