@@ -60,6 +60,8 @@
     X("gpu.attention_bytes.bwd", NUMBER, attention_bytes.bwd, NONE, 0, 8, "0", "the same backward")          \
     X("gpu.permute_efficiency", NUMBER, eff_permute, NONE, 0, 1, "0",                                        \
       "fraction of hbm_bandwidth that permutes reach; 0: memory_efficiency")                                 \
+    X("gpu.scan_efficiency", NUMBER, eff_scan, NONE, 0, 1, "0",                                              \
+      "fraction of hbm_bandwidth that Mamba's scans reach; 0: memory_efficiency")                            \
     X("gpu.optimizer_efficiency", NUMBER, eff_optimizer, NONE, 0, 1, "0",                                    \
       "fraction of hbm_bandwidth that updates of weights reach; 0: memory_efficiency")                       \
     X("gpu.measured.gemm.from", NUMBER, gemm_flop.from, NONE, 0, 1e20, "0", "FLOP of the least one measured") \
@@ -114,6 +116,7 @@
     X("step.grouped", NUMBER, step.grouped, NONE, 0.01, 4, "1", "and of grouped products, on top")           \
     X("step.attention", NUMBER, step.attention, NONE, 0.01, 4, "1", "of attention's rate")                   \
     X("step.memory", NUMBER, step.memory, NONE, 0.01, 4, "1", "of the bandwidth of memory-bound ops")        \
+    X("step.scan", NUMBER, step.scan, NONE, 0.01, 4, "1", "of the bandwidth of Mamba's scans")               \
     X("step.optimizer", NUMBER, step.optimizer, NONE, 0.01, 4, "1", "of the bandwidth of weight updates")    \
     X("step.nvlink", NUMBER, step.nvlink, NONE, 0.01, 4, "1", "of the bandwidth of collectives on NVLink")   \
     X("step.nic", NUMBER, step.nic, NONE, 0.01, 4, "1", "of the same on NICs")                               \
@@ -141,6 +144,7 @@ void system_in_step(struct system *s)
 {
     const struct system_step in = s->step;
     struct system_exchange *x = &s->exchange;
+    s->eff_scan = (s->eff_scan > 0 ? s->eff_scan : s->eff_memory) * in.scan;
     s->eff_optimizer = (s->eff_optimizer > 0 ? s->eff_optimizer : s->eff_memory) * in.optimizer;
     for (int t = 0; t < DT_COUNT; t++) {
         s->eff_gemm[t] *= in.gemm[t];
@@ -157,7 +161,7 @@ void system_in_step(struct system *s)
         { &x->combine_B_per_s, in.exchange },
     };
     for (int i = 0; i < LEN(moved); i++) *moved[i].at *= moved[i].share;
-    s->step.grouped = s->step.attention = s->step.memory = s->step.optimizer = 1;
+    s->step.grouped = s->step.attention = s->step.memory = s->step.scan = s->step.optimizer = 1;
     s->step.nvlink = s->step.nic = s->step.exchange = 1;
 }
 

@@ -37,6 +37,7 @@ struct system {
         attention_bytes;                            /* share of its bytes' time that comes on top                */
     double attention_narrow;                        /* and as (d / 128)^narrow, heads of d < 128                 */
     double eff_permute;                             /* of hbm_B_per_s, rows by index; 0: eff_memory              */
+    double eff_scan;                                /* of hbm_B_per_s, Mamba's scans; 0: eff_memory              */
     double eff_optimizer;                           /* of hbm_B_per_s, updates of weights; 0: eff_memory         */
     struct { double from, to; } gemm_flop, grouped_flop, attention_flop;    /* measured sizes; to 0: none        */
     double overhead_B;                              /* context, NCCL, workspaces: on top of what the program holds */
@@ -57,7 +58,7 @@ struct system {
      * operands are cold, links are shared. Calibrated on whole runs (moefold-fit); 1: all of it                 */
     struct system_step {
         double gemm[DT_COUNT], grouped;             /* of arithmetic; grouped on top of gemm                     */
-        double attention, memory, optimizer;        /* of attention's arithmetic; of bytes                       */
+        double attention, memory, scan, optimizer;  /* of attention's arithmetic; of bytes                       */
         double nvlink, nic, exchange;               /* of collectives and p2p; of dispatch and combine           */
     } step;
     /* host */
