@@ -42,6 +42,7 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
     X("replay.calls", NUMBER, replay.calls, 0, NONE, 0, 1e4, "0", "of the framework, around a replay")       \
     X("graphs", SET, graphs, stack_graphs, NONE, 0, 0, "none", "CUDA graph scopes offered")                  \
     X("graph", SET, graph, stack_graphs, NONE, 0, 0, "none", "the default ones")                             \
+    X("graph_scope", BOOL, graph_scope, 0, NONE, 0, 1, "0", "their argument is --cuda-graph-scope; else -modules") \
     X("step", NUMBER, step_s, 0, S, 0, 100, "0 s", "host time of a step beside its ops: data, counters, logs") \
     X("host_reads", BOOL, host_reads, 0, NONE, 0, 1, 0, "1: the host waits for routed row counts")           \
     X("arena", BOOL, arena, 0, NONE, 0, 1, 0, "1: memory is planned offsets; 0: a framework's allocator")    \

@@ -52,6 +52,7 @@ struct stack {
     double step_s;                          /* of the host at the start of a step: data, counters, logs, schedules    */
     struct stack_launch replay;             /* of a captured region's replay, beside the launch of its graph          */
     int32_t graphs, graph;                  /* bit sets of enum graph: offered; the default                           */
+    int32_t graph_scope;                    /* Megatron-LM of 2025: --cuda-graph-scope, not --cuda-graph-modules      */
     int32_t host_reads;                     /* the host waits for the routed sizes                                    */
     int32_t arena;                          /* memory is planned offsets (1) or a framework's allocator (0)           */
     int32_t rings;                          /* of a collective that leaves its domains, each out by one NIC; 0: one a NIC */

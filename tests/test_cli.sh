@@ -211,6 +211,11 @@ expect 0 export --to megatron --model qwen3-30b-a3b --system h100-sxm --gpus 16 
 expect 0 import launch.sh --from megatron --system h100-sxm -o back.yaml
 answers 0 "plan" predict back.yaml
 expect 2 import launch.sh --from megatron;             says "system is missing"
+answers 0 "plan" import launch.sh --from megatron --system h100-sxm
+grep -q '"notes": \[\]' out || bad "what we exported needs notes"
+sed 's/--use-distributed-optimizer//' launch.sh > whole.sh
+answers 0 "plan notes[]" import whole.sh --from megatron --system h100-sxm
+grep -q '# no --use-distributed-optimizer' out || bad "whole optimizer states are taken for shards, silently"
 expect 1 export --to megatron --stack moefold --model tiny-moe --system h100-sxm --gpus 2 --seq 64 --gbs 4; says "our own executor"
 expect 2 export here --to hf --tp 2;                   says "--tp"
 

@@ -58,6 +58,10 @@ START_TEST(there_and_back)
         "model qwen3-30b-a3b system gb200-nvl72 gpus 8 ep 8 mbs 4 seq 4096 gbs 512 precision mxfp8 "
         "cuda-graph "
         "attn+moe_router+moe_preprocess dispatcher hybridep",
+        "model qwen3-30b-a3b system gb200-nvl72 stack mcore-2510 gpus 8 ep 8 seq 4096 gbs 512 cuda-graph "
+        "attn+moe_router dispatcher alltoall",
+        "model llama3-8b system gb200-nvl72 stack mcore-2510 gpus 8 seq 4096 gbs 512 cuda-graph full",
+        "model llama3-8b system gb200-nvl72 stack mcore-2608 gpus 8 seq 4096 gbs 512 cuda-graph full",
         "model qwen3-30b-a3b system h100-sxm gpus 16 layers 12 tp 2 ep 8 seq 4096 gbs 64 vocab-extra 1 grads "
         "bf16",
         "model gpt-oss-20b system h100-sxm gpus 8 ep 8 seq 4096 gbs 64",
@@ -83,6 +87,72 @@ START_TEST(no_option_is_forgotten)
         for (int k = 0; k < megatron_n_means; k++) known |= strcmp(megatron_means[k].key, key) == 0;
         ck_assert_msg(known, "%s has no place in tools/megatron.c", key);
     }
+}
+END_TEST
+
+/* An argument is called as the stack's Megatron-LM calls it. */
+static const struct { const char *stack, *graph, *flag, *value, *impl; } graph_names[] = {
+    { "mcore-2510", "attn", "--cuda-graph-scope", "attn", "transformer_engine" },
+    { "mcore-2608", "attn", "--cuda-graph-modules", "attn", "transformer_engine" },
+    { "mcore-2510", "full", "--cuda-graph-scope", "full_iteration", "local" },
+    { "mcore-2608", "full", "--cuda-graph-modules", NULL, "full_iteration" },
+    { "mcore-2510", "full-layer", "--cuda-graph-scope", NULL, "transformer_engine" },
+};
+static void check_name(int i)
+{
+    struct arena a = { 0 };
+    struct diag d = { "" };
+    struct job j;
+    struct megatron_args args, env;
+    test_job(&j, &a, arena_printf(&a, "model llama3-8b system gb200-nvl72 gpus 8 seq 4096 gbs 64 stack %s cuda-graph %s",
+                                  graph_names[i].stack, graph_names[i].graph));
+    ck_assert_msg(megatron_export(&args, &env, &a, &j, &d) == OK, "%s", d.text);
+    const char *got = megatron_find(&args, graph_names[i].flag), *impl = megatron_find(&args, "--cuda-graph-impl");
+    ck_assert_pstr_eq(got, graph_names[i].value);
+    ck_assert_str_eq(impl, graph_names[i].impl);
+    ck_assert(!megatron_find(&args, i % 2 ? "--cuda-graph-scope" : "--cuda-graph-modules"));
+    arena_free(&a);
+}
+
+START_TEST(names_of_the_generation)
+{
+    for (int i = 0; i < LEN(graph_names); i++) check_name(i);
+}
+END_TEST
+
+/* What a script does not say, and its plan does. */
+static const struct { const char *script; const char *notes[3]; } noted[] = {
+    { "--use-distributed-optimizer --overlap-grad-reduce --num-experts 0", { NULL } },
+    { "--overlap-grad-reduce", { "no --use-distributed-optimizer: the script's ranks hold whole optimizer states, those of "
+                                 "every plan here 1/4 of them", NULL } },
+    { "", { "no --use-distributed-optimizer", "no --overlap-grad-reduce", NULL } },
+    { "--use-megatron-fsdp", { NULL } },
+};
+static void check_notes(int i)
+{
+    struct arena a = { 0 };
+    struct diag d = { "" };
+    struct job j;
+    struct megatron_args args;
+    const char *note[MEGATRON_NOTES];
+    test_job(&j, &a, arena_printf(&a, "model llama3-8b system h100-sxm gpus 8 tp 2 seq 4096 gbs 64%s", i == 3 ? " fsdp 1" : ""));
+    ck_assert(megatron_read(&args, &a, "run.sh", arena_printf(&a, "--bf16 %s", noted[i].script), &d) == OK);
+    const int n = megatron_notes(note, &a, &args, &j);
+    int want = 0;
+    for (; noted[i].notes[want]; want++)
+        ck_assert_msg(want < n && strstr(note[want], noted[i].notes[want]), "%s", want < n ? note[want] : "no note");
+    ck_assert_int_eq(n, want);
+    test_job(&j, &a, "model mixtral-8x22b system h100-sxm gpus 16 tp 2 etp 2 ep 8 dispatcher allgather seq 4096 gbs 64");
+    ck_assert_int_eq(megatron_notes(note, &a, &args, &j), i == 3 ? 4 : want + 2);     /* here without fsdp */
+    if (i == 3) want = 2;
+    ck_assert(strstr(note[want], "no --expert-tensor-parallel-size: Megatron-LM takes tp, so etp is 2"));
+    ck_assert(strstr(note[want + 1], "no --moe-token-dispatcher-type"));
+    arena_free(&a);
+}
+
+START_TEST(what_a_script_does_not_say)
+{
+    for (int i = 0; i < LEN(noted); i++) check_notes(i);
 }
 END_TEST
 
@@ -220,6 +290,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = { there_and_back,      no_option_is_forgotten, scripts_of_others,
-                                   refusals_of_scripts, refusals_of_plans,      recipes_in_yaml };
+                                   refusals_of_scripts, refusals_of_plans,      recipes_in_yaml,
+                                   names_of_the_generation, what_a_script_does_not_say };
     return test_main("megatron", tests, LEN(tests), 60);
 }

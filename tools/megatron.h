@@ -43,6 +43,11 @@ enum err megatron_import(const char *(**flag)[2], int *n_flag, struct arena *a,
 /* The value of the last `flag`, "" for a switch, NULL when it is not there. */
 const char *megatron_find(const struct megatron_args *args, const char *flag);
 
+/* What the plan made of arguments takes for granted and they do not say: defaults of Megatron-LM that a reader of the
+ * script may not expect, and what every plan has that the script has not. Returns how many. */
+enum { MEGATRON_NOTES = 8 };
+int megatron_notes(const char *note[MEGATRON_NOTES], struct arena *a, const struct megatron_args *args, const struct job *j);
+
 /* ---- what both go by (megatron.c) ---- */
 
 /* One number or word: a plan's option under another name. */

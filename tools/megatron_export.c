@@ -211,13 +211,13 @@ static void plan_recompute(const struct writer *w, const struct plan *p)
     add(w, "--recompute-modules", modules);
 }
 
-static void plan_graphs(const struct writer *w, const struct plan *p)
+static void plan_graphs(const struct writer *w, const struct plan *p, const struct stack *s)
 {
     const char *modules = "";
     if (p->graph >> GRAPH_FULL & 1) {
-        megatron_add_all(
-            w->args, w->a,
-            "--cuda-graph-impl full_iteration --no-check-for-nan-in-loss-and-grad --te-rng-tracker");
+        megatron_add_all(w->args, w->a, s->graph_scope ? "--cuda-graph-impl local --cuda-graph-scope full_iteration"
+                                                       : "--cuda-graph-impl full_iteration");
+        megatron_add_all(w->args, w->a, "--no-check-for-nan-in-loss-and-grad --te-rng-tracker");
         return;
     }
     for (int g = 0; g < GRAPH_FULL_LAYER; g++)
@@ -225,7 +225,7 @@ static void plan_graphs(const struct writer *w, const struct plan *p)
             modules = arena_printf(w->a, "%s%s%s", modules, *modules ? " " : "", stack_graphs[g]);
     if (!p->graph) return;
     megatron_add_all(w->args, w->a, "--cuda-graph-impl transformer_engine --te-rng-tracker");
-    if (*modules) add(w, "--cuda-graph-modules", modules);      /* none named: whole layers */
+    if (*modules) add(w, s->graph_scope ? "--cuda-graph-scope" : "--cuda-graph-modules", modules); /* none: whole layers */
 }
 
 static void plan_offload(const struct writer *w, const struct plan *p)
@@ -307,7 +307,7 @@ enum err megatron_export(struct megatron_args *args, struct megatron_args *env, 
     plan_means(&w, j);
     plan_pipeline(&w, &j->plan);
     plan_recompute(&w, &j->plan);
-    plan_graphs(&w, &j->plan);
+    plan_graphs(&w, &j->plan, &j->stack);
     plan_offload(&w, &j->plan);
     plan_decay(&w, &j->plan);
     plan_rest(&w, j);

@@ -277,7 +277,8 @@ static enum err read_graphs(struct reader *r)
     TRY(value_of(&how, r, "--cuda-graph-impl"));
     TRY(value_of(&modules, r, flag));
     if (!how || strcmp(how, "none") == 0) return put(r, "cuda-graph", "none"), OK;
-    if (strcmp(how, "full_iteration") == 0) return put(r, "cuda-graph", "full"), OK;
+    if (strcmp(how, "full_iteration") == 0 || (modules && strcmp(modules, "full_iteration") == 0))
+        return put(r, "cuda-graph", "full"), OK;
     char *rest = arena_strdup(r->a, modules ? modules : "full-layer"), *word;
     while ((word = strtok_r(rest, " ,", &rest)))
         words = arena_printf(r->a, "%s%s%s", words, *words ? "+" : "", word);

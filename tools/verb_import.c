@@ -112,10 +112,19 @@ static enum err from_megatron(struct arena *a, const struct args *args, const st
     for (int i = 0; i < n; i++) args_add(&with, a, found[i][0], found[i][1]);
     for (int i = 0; i < args->n_plan; i++) args_add(&with, a, args->plan[i][0], args->plan[i][1]);
     TRY(args_job(j, a, &with, 0, d));
-    const char *text = plan_text(a, &j->plan);
-    if (!args->json) return give(f, text, "the plan", d);
-    if (*f->out) TRY(save_text(f->out, text, strlen(text), d));
-    report_document(json_pack("{s:s,s:s}", "from", import_names[f->from], "plan", text));
+    const char *note[MEGATRON_NOTES], *text = "";
+    const int n_note = megatron_notes(note, a, &given, j);
+    json_t *notes = json_array();
+    for (int i = 0; i < n_note; i++) {
+        text = arena_printf(a, "%s# %s\n", text, note[i]);
+        json_array_append_new(notes, json_string(note[i]));
+    }
+    text = arena_printf(a, "%s%s", text, plan_text(a, &j->plan));
+    enum err e = OK;
+    if (!args->json) e = give(f, text, "the plan", d);
+    else if (*f->out) e = save_text(f->out, text, strlen(text), d);
+    if (!args->json || e != OK) return json_decref(notes), e;
+    report_document(json_pack("{s:s,s:s,s:o}", "from", import_names[f->from], "plan", text, "notes", notes));
     return OK;
 }
 
