@@ -74,7 +74,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("capacity", NUMBER, capacity, 0, plan_capacities, 1, 1e6, "auto",                                      \
       "rows of routed buffers over even routing")                                                            \
     X("load", TEXT, load, 0, 0, 0, 0, "dropless:balanced",                                                   \
-      "dropless, drop:cf1, padded:cf1; balanced, zipf:S, dirichlet:A, worst")                                \
+      "dropless, drop:cf1, padded:cf1; balanced, zipf:S, dirichlet:A, worst, recorded:FILE")                 \
     X("vocab-extra", INT, vocab_extra, 0, 0, 0, 1024, "0",                                                   \
       "entries the tokenizer adds before padding (Megatron's null tokenizer: 1)")                            \
     X("data-workers", INT, data_workers, 0, 0, 0, 1024, "0", "processes of each rank that load data: host memory") \
@@ -174,7 +174,7 @@ static enum err plan_size_defaults(struct plan *p, const struct plan_given *g, i
 /* The text that is echoed is the whole of it. Of `run`, tokens choose experts themselves. */
 static enum err plan_read_load(struct plan *p, struct arena *a, int runs, struct diag *d)
 {
-    TRY(routing_parse(&p->routing, p->load, d));
+    TRY(routing_load(&p->routing, a, p->load, d));
     snprintf(p->load, sizeof(p->load), "%s", routing_text(a, &p->routing));
     if (runs && p->routing.kind != ROUTING_BALANCED)
         return fail(d, ERR_CONFIG,

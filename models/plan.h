@@ -39,7 +39,7 @@ struct plan {
     int32_t mtp;                                    /* -1: as in the model                                       */
     int32_t layers;                                 /* the model's first ones only; 0: all                       */
     double capacity;                                /* 0: the stack's; PLAN_CAPACITY_WORST: worst                */
-    char load[64];                                  /* routing, as routing.h spells it                           */
+    char load[192];                                 /* routing, as routing.h spells it                           */
     int32_t vocab_extra;                            /* entries that the tokenizer adds to the model's            */
     int32_t data_workers;                           /* processes beside each rank that load data, on the host    */
     int32_t domain_gpus;                            /* GPUs used of each NVLink domain; 0: chosen                */

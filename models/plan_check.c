@@ -374,6 +374,9 @@ static enum err check_capacity(const struct plan *p, const struct model *m, stru
 {
     if (m->experts == 0 && (p->routing.policy || p->routing.kind))
         return fail(d, ERR_CONFIG, "load %s needs experts, but model %s has none: remove it", p->load, m->name);
+    if (p->routing.kind == ROUTING_RECORDED && p->routing.recorded->experts != m->experts)
+        return fail(d, ERR_CONFIG, "load %s counts %d experts, model %s has %d: record it with this model", p->load,
+                    p->routing.recorded->experts, m->name, m->experts);
     if (m->experts == 0 || p->capacity == 0 || p->capacity == PLAN_CAPACITY_WORST) return OK;
     const double worst = worst_capacity(p, m);
     if (!(p->capacity >= 1))

@@ -9,6 +9,7 @@
 static const char *const policies[] = { "dropless", "drop", "padded" };
 static const struct { const char *name; double low, high; } kinds[] = {     /* high 0: no number behind it */
     { "balanced", 0, 0 }, { "zipf", 0, 8 }, { "dirichlet", 0.05, 1000 }, { "worst", 0, 0 },
+    { "recorded", 0, 0 },
 };
 
 /* What is still to be read, and what was asked. */
@@ -49,18 +50,28 @@ static enum err take_capacity(struct routing *r, struct words *w, struct diag *d
     return take_number(&r->capacity, w, "cf", 0.01, 1000, d);
 }
 
+/* All that is left is the file's name. */
+static enum err take_file(struct words *w, struct diag *d)
+{
+    if (*w->rest == '\0')
+        return fail(d, ERR_CONFIG, "load '%.60s': name the file of counts, such as recorded:tokens.yaml", w->text);
+    w->rest += strlen(w->rest);
+    return OK;
+}
+
 static enum err take_kind(struct routing *r, struct words *w, struct diag *d)
 {
     if (*w->rest == '\0') return OK;
     for (int k = 0; k < LEN(kinds); k++) {
         if (!take(w, kinds[k].name)) continue;
         r->kind = k;
+        if (k == ROUTING_RECORDED) return take_file(w, d);
         if (kinds[k].high == 0) return OK;
         return take_number(&r->skew, w, kinds[k].name, kinds[k].low, kinds[k].high, d);
     }
     return fail(d, ERR_CONFIG,
                 "load '%.60s' is not known: take dropless, drop:cf1 or padded:cf1, then balanced, zipf:S, "
-                "dirichlet:A or worst, such as dropless:zipf:1",
+                "dirichlet:A, worst or recorded:FILE, such as dropless:zipf:1",
                 w->text);
 }
 
@@ -76,8 +87,22 @@ enum err routing_parse(struct routing *r, const char *text, struct diag *d)
     TRY(take_capacity(&made, &w, d));
     TRY(take_kind(&made, &w, d));
     const size_t n = strlen(text);
+    if (made.kind == ROUTING_RECORDED) return *r = made, OK;
     if (*w.rest != '\0' || n == 0 || text[n - 1] == ':')
         return fail(d, ERR_CONFIG, "load '%.60s' does not end where it should: write it like dropless:zipf:1", text);
+    *r = made;
+    return OK;
+}
+
+enum err routing_load(struct routing *r, struct arena *a, const char *text, struct diag *d)
+{
+    struct routing made;
+    TRY(routing_parse(&made, text, d));
+    if (made.kind == ROUTING_RECORDED) {
+        struct diag why = { "" };
+        const enum err e = recorded_read(&made.recorded, a, strstr(text, "recorded:") + 9, &why);
+        if (e != OK) return fail(d, e, "load recorded: %s", why.text);
+    }
     *r = made;
     return OK;
 }
@@ -88,5 +113,6 @@ char *routing_text(struct arena *a, const struct routing *r)
     if (r->policy != ROUTING_DROPLESS) text = arena_printf(a, "%s:cf%.9g", text, r->capacity);
     if (r->policy == ROUTING_DROPLESS || r->kind != ROUTING_BALANCED)
         text = arena_printf(a, "%s:%s", text, kinds[r->kind].name);
+    if (r->kind == ROUTING_RECORDED) return arena_printf(a, "%s:%s", text, r->recorded ? r->recorded->path : "");
     return kinds[r->kind].high > 0 ? arena_printf(a, "%s:%.9g", text, r->skew) : arena_strdup(a, text);
 }

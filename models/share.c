@@ -2,6 +2,7 @@
 #include "models/share.h"
 #include "models/spread.h"
 #include <math.h>
+#include <stdlib.h>
 
 /* ---- Gamma's quantile ---- */
 
@@ -87,6 +88,74 @@ static void worst_picks(double *pick, const struct model *m, int here)
         pick[e] = e < most ? 1 : e < here || others == 0 ? 0 : (double)(m->topk - most) / others;
 }
 
+/* ---- recorded ---- */
+
+struct ranked { double sum; int32_t at; };
+
+static int by_sum(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->sum != y->sum ? (x->sum < y->sum) - (x->sum > y->sum) : x->at - y->at;
+}
+
+static void rank_all(struct ranked *r, const double *x, int n)
+{
+    for (int i = 0; i < n; i++) r[i] = (struct ranked){ x[i], i };
+    qsort(r, (size_t)n, sizeof *r, by_sum);
+}
+
+/* One layer's counts as shares, in expert order. */
+static void layer_shares(double *to, const double *tokens, int n, int topk, struct ranked *r, double *p)
+{
+    rank_all(r, tokens, n);
+    for (int k = 0; k < n; k++) p[k] = r[k].sum;
+    to_shares(p, n, topk);
+    for (int k = 0; k < n; k++) to[r[k].at] = p[k];
+}
+
+static void sums_of(double *sum, const double *share, int ep, int here)
+{
+    for (int m = 0; m < ep; m++) sum[m] = 0;
+    for (int e = 0; e < ep * here; e++) sum[e / here] += share[e];
+}
+
+/* Adds one layer to the mean: its k-th busiest rank to the rank that is k-th busiest over all layers, and within
+ * them the k-th busiest expert likewise. So the mean's busiest rank has what the busiest of every layer has. */
+static void add_ranked(double *pick, const double *share, const double *total, int ep, int here, double part)
+{
+    struct arena scratch = { 0 };
+    struct ranked *mine = arena_alloc(&scratch, (size_t)(ep + here) * sizeof *mine), *mine_e = mine + ep;
+    struct ranked *all = arena_alloc(&scratch, (size_t)(ep + here) * sizeof *all), *all_e = all + ep;
+    double *sum = arena_alloc(&scratch, (size_t)ep * sizeof *sum);
+    sums_of(sum, share, ep, here);
+    rank_all(mine, sum, ep);
+    sums_of(sum, total, ep, here);
+    rank_all(all, sum, ep);
+    for (int k = 0; k < ep; k++) {
+        rank_all(mine_e, &share[mine[k].at * here], here);
+        rank_all(all_e, &total[all[k].at * here], here);
+        for (int i = 0; i < here; i++) pick[all[k].at * here + all_e[i].at] += part * mine_e[i].sum;
+    }
+    arena_free(&scratch);
+}
+
+static void recorded_picks(double *pick, const struct recorded *r, int ep, int topk)
+{
+    const size_t n = (size_t)r->experts;
+    struct arena scratch = { 0 };
+    struct ranked *order = arena_alloc(&scratch, n * sizeof *order);
+    double *share = arena_alloc(&scratch, (size_t)r->layers * n * sizeof *share), *p = arena_alloc(&scratch, n * sizeof *p);
+    double *total = arena_alloc(&scratch, n * sizeof *total);
+    for (int l = 0; l < r->layers; l++) {
+        layer_shares(&share[(size_t)l * n], &r->tokens[(size_t)l * n], r->experts, topk, order, p);
+        for (size_t e = 0; e < n; e++) total[e] += share[(size_t)l * n + e];
+    }
+    for (size_t e = 0; e < n; e++) pick[e] = 0;
+    for (int l = 0; l < r->layers; l++)
+        add_ranked(pick, &share[(size_t)l * n], total, ep, r->experts / ep, 1.0 / r->layers);
+    arena_free(&scratch);
+}
+
 void share_picks(double *pick, const struct job *j)
 {
     const struct model *m = &j->model;
@@ -94,6 +163,10 @@ void share_picks(double *pick, const struct job *j)
     struct arena scratch = { 0 };
     if (j->plan.routing.kind == ROUTING_WORST) {
         worst_picks(pick, m, here);
+        return;
+    }
+    if (j->plan.routing.kind == ROUTING_RECORDED) {
+        recorded_picks(pick, j->plan.routing.recorded, ep, m->topk);
         return;
     }
     double *p = arena_alloc(&scratch, (size_t)m->experts * sizeof *p);

@@ -9,7 +9,8 @@
 /* pick[experts], in expert order: the share of tokens that pick each, 0 .. 1; they sum to topk. Popularity p
  * (routing.h) becomes min(1, c p): inclusion probabilities of a draw without replacement (Tille, Sampling
  * Algorithms, 2006, section 2.10). The k-th most popular expert is dealt to the (k mod ep)-th rank of
- * share_deal. WORST: every token picks min(topk, experts / ep) of rank 0's, and of the others equally. Limits
+ * share_deal. RECORDED: the counts' shares, each expert where it is; of several layers the mean by rank of busyness,
+ * so that the busiest rank has what the busiest rank of every layer has on average. WORST: every token picks min(topk, experts / ep) of rank 0's, and of the others equally. Limits
  * of groups are not looked at. */
 void share_picks(double *pick, const struct job *j);
 /* 0 .. n - 1 in the order of their bits reversed, so that neighbours are far apart: order[n]. */

@@ -23,7 +23,7 @@ struct predict_stage { double params_B, grads_B, optimizer_B, activations_B, buf
 struct predict_alive { char what[64]; double bytes; int n; };
 enum { PREDICT_ALIVE = 12, PREDICT_PLANNED_ITEMS = 60000 };
 struct predict {
-    int feasible; char reason[256];
+    int feasible; char reason[384];
     double step_s, tokens_per_s_gpu, tflops_gpu, mfu, flop_per_token, peak_flop_per_s; int peak_dtype;
     struct model_params params;
     struct load_spread load;                                /* of the plan's routing                        */

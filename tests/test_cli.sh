@@ -123,6 +123,13 @@ grep -q '"gain": -' out && bad "a better machine is slower"
 grep -q '"gain": 0.0[0-9]*[1-9]' out || bad "no better machine is faster"
 answers 0 "contention.step_s contention.longer contention.groups[].group contention.groups[].alone_s contention.groups[].shared_s" predict deepseek-v3-1024-h100 --contention dynamic
 expect 2 predict tiny-moe-8 --contention some;   says "--contention"
+# What a run's tokens chose, and a prediction under it.
+expect 0 run tiny-moe-8 --steps 2 --out recorded --record-load tokens.yaml
+grep -q '^  - \[[0-9, ]*\]$' tokens.yaml || bad "no layer was recorded"
+answers 0 "load.imbalance load.busiest_rank load.lost_s" predict tiny-moe-8 --load recorded:tokens.yaml
+expect 2 predict deepseek-v3-256-gb200 --load recorded:tokens.yaml;   says "counts 8 experts, model deepseek-v3 has 256"
+expect 2 predict tiny-moe-8 --load recorded:nowhere.yaml;   says "nowhere.yaml"
+expect 2 run tiny-moe-8 --steps 1000000 --record-load tokens.yaml;   says "fewer --steps"
 # Host memory is told apart from the device's (G05): 8 workers of 4 ranks; what fits on the GPU still does.
 answers 1 "host.peak_gib reason advice.changes[].flags" predict deepseek-v3-256-gb200 --data-workers 64
 grep -q '"reason": "the host of gb200-nvl72, not the GPU:.* 256 on a host' out || bad "host memory is not told apart"

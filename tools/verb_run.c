@@ -7,6 +7,7 @@
 #include "exec/train.h"
 #include "tools/answer.h"
 #include "tools/args.h"
+#include "tools/record.h"
 #include "tools/run_log.h"
 #include "tools/save.h"
 #include "tools/verb.h"
@@ -23,7 +24,7 @@ static const char *const rank_kinds[] = { "thread", NULL };
 struct run_flags {
     int32_t ranks, steps, traced, backend, kernels, comm, ranks_as, eval_every, eval_steps, save_every, keep;
     double timeout_s, eval_split;
-    char data[512], out[512], resume[512];
+    char data[512], out[512], resume[512], record[512];
 };
 static const struct opt flags[] = {
     { .key = "ranks",
@@ -65,6 +66,9 @@ static const struct opt flags[] = {
     { .key = "out",
       ARGS_TEXT(struct run_flags, out, "moefold-run"),
       .help = "directory for plan, trace and metrics" },
+    { .key = "record-load",
+      ARGS_TEXT(struct run_flags, record, ""),
+      .help = "write the tokens that each expert of each layer got, for predict --load recorded:FILE" },
     { .key = "timeout",
       .type = OPT_NUMBER,
       .unit = UNIT_S,
@@ -123,6 +127,7 @@ struct run {
     const struct backend *on;           /* NULL: the CPU */
     struct checkpoint_file from; struct train_ask ask; struct train_result r;
     struct run_log log;
+    struct routes routes;
 };
 
 /* ---- data ---- */
@@ -222,6 +227,7 @@ static enum err prepare(struct run *r, struct arena *a, struct args *args, struc
     r->u = arena_alloc(a, (size_t)r->pr.n_stage * sizeof *r->u);
     TRY(unroll_all(r->u, a, &r->pr, d));
     for (int s = 0; s < r->pr.n_stage; s++) unroll_plan(&r->u[s], a, &r->pr);
+    if (*f->record) TRY(record_open(&r->routes, a, &r->job, f->steps - (int)r->from.head.step, f->record, d));
     TRY(unroll_check(r->u, &r->pr, 1, d));
     return run_log_open(&r->log, a, f->out, &r->job, r->from.head.step, f->steps, d);
 }
@@ -297,6 +303,7 @@ static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
                                  .keep = f->keep,
                                  .root = arena_printf(a, "%s/checkpoints", f->out),
                                  .resume = resume,
+                                 .routes = *f->record ? &r->routes : NULL,
                                  .carry = hf_carried,
                                  .user = &r->log,
                                  .on_step = run_log_step,
@@ -318,7 +325,8 @@ static enum err show(struct arena *a, const struct args *args, const struct run_
     json_t *doc = json_pack("{s:o,s:o,s:o}", "plan", answer_plan(a, &r->job.plan), "steps",
                             report_rows(&steps), "evals", report_rows(&evals));
     if (whole) report_keys(doc, sum_cols, LEN(sum_cols), &sum);
-    const enum err e = whole ? save_all(r, doc, a, f->out, &saved) : OK;
+    enum err e = whole ? save_all(r, doc, a, f->out, &saved) : OK;
+    if (whole && e == OK && *f->record) e = record_save(&r->routes, &r->job.model, f->record, &saved);
     if (e == OK && args->json) {
         report_document(doc);
         return ran;
