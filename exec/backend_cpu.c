@@ -89,10 +89,25 @@ int64_t backend_cpu_B(const struct call *c, struct operand o, int id)
     return o.rows * o.cols * dtype_B((enum dtype)c->pr->buf[id].dtype);
 }
 
+static struct rope_scaling rope_scaling_of(const struct model *m)
+{
+    const int dim = m->attention == ATTENTION_MLA ? m->qk_rope : m->head_dim;
+    switch (m->rope_scaling) {
+    case SCALING_LINEAR: return rope_linear(m->rope_factor);
+    case SCALING_LLAMA3: return rope_llama3(m->rope_factor, m->rope_original, m->rope_fast, m->rope_slow);
+    case SCALING_YARN:
+        return rope_yarn(m->rope_factor, m->rope_original, m->rope_fast, m->rope_slow, m->rope_truncate,
+                         model_rope_magnitude(m), m->rope_theta, dim);
+    default: return (struct rope_scaling){ 0 };
+    }
+}
+
 struct rope backend_cpu_positions(const struct call *c)
 {
     const struct plan *p = &c->job->plan;
-    return (struct rope){.seq = p->seq, .cp = p->cp, .index = c->at.cp, .theta = c->job->model.rope_theta};
+    const struct model *m = &c->job->model;
+    return (struct rope){
+        .seq = p->seq, .cp = p->cp, .index = c->at.cp, .theta = m->rope_theta, .scaling = rope_scaling_of(m)};
 }
 
 /* ---- rows of a table, norms, columns ---- */
@@ -207,7 +222,8 @@ struct attention_shape backend_cpu_attention(const struct call *c, struct operan
                                     .seqs = (int)(q.rows / (at.seq / at.cp)),
                                     .at = at,
                                     .window = c->op->window,
-                                    .ring = c->op->ring};
+                                    .ring = c->op->ring,
+                                    .scale = (float)model_score_scale(&c->job->model)};
 }
 
 /* The sinks of the heads here, when heads are shared out over cp. */

@@ -72,6 +72,26 @@ static const char *hf_config_class(const char *type)
     return of[i][1];
 }
 
+/* Keys of the model's rotary scaling, as both spellings have them. */
+static json_t *hf_config_rope(const struct model *m)
+{
+    static const char *const name[] = { "default", "linear", "yarn", "llama3" };
+    const int yarn = m->rope_scaling == SCALING_YARN, llama3 = m->rope_scaling == SCALING_LLAMA3;
+    json_t *to = json_pack("{s:f,s:s}", "rope_theta", m->rope_theta, "rope_type", name[m->rope_scaling]);
+    if (m->rope_scaling == SCALING_NONE) return to;
+    json_object_set_new(to, "factor", json_real(m->rope_factor));
+    if (yarn || llama3) {
+        hf_config_set(to, "original_max_position_embeddings", m->rope_original);
+        json_object_set_new(to, yarn ? "beta_fast" : "high_freq_factor", json_real(m->rope_fast));
+        json_object_set_new(to, yarn ? "beta_slow" : "low_freq_factor", json_real(m->rope_slow));
+    }
+    if (yarn) json_object_set_new(to, "truncate", json_boolean(m->rope_truncate));
+    if (m->rope_mscale > 0) json_object_set_new(to, "mscale", json_real(m->rope_mscale));
+    if (m->rope_mscale_all > 0) json_object_set_new(to, "mscale_all_dim", json_real(m->rope_mscale_all));
+    if (m->rope_magnitude > 0) json_object_set_new(to, "attention_factor", json_real(m->rope_magnitude));
+    return to;
+}
+
 static char *hf_config_text(struct arena *a, const struct model *m, const char *type)
 {
     const int mixtral = strcmp(type, "mixtral") == 0, mla = m->attention == ATTENTION_MLA;
@@ -89,8 +109,8 @@ static char *hf_config_text(struct arena *a, const struct model *m, const char *
     json_object_set_new(to, "tie_word_embeddings", json_boolean(m->tied));
     json_object_set_new(to, "rms_norm_eps", json_real(m->norm_eps));
     json_object_set_new(to, "rope_theta", json_real(m->rope_theta));
-    json_object_set_new(to, "rope_parameters",
-                        json_pack("{s:f,s:s}", "rope_theta", m->rope_theta, "rope_type", "default"));
+    json_object_set_new(to, "rope_parameters", hf_config_rope(m));
+    if (m->rope_scaling != SCALING_NONE) json_object_set_new(to, "rope_scaling", hf_config_rope(m));
     json_object_set_new(to, "initializer_range", json_real(m->init_std));
     json_object_set_new(to, "hidden_act", json_string("silu"));
     json_object_set_new(to, "dtype", json_string("float32"));

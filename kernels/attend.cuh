@@ -2,6 +2,7 @@
  * has put them where attention_key_row says. */
 #ifndef KERNELS_ATTEND_CUH
 #define KERNELS_ATTEND_CUH
+#include <math.h>
 extern "C" {
 #include "kernels/attention.h"
 }

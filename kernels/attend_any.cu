@@ -35,7 +35,7 @@ template <typename T> static __global__ void attend_any_kernel(attend_io<T> io)
         float score = -INFINITY;
         if (lane < n)
             score = attend_any_dot(io.q + item * a.dqk, io.k + (attention_key_row(&a, s, p) * a.nkv + kv) * a.dqk, a.dqk) *
-                    (1 / sqrtf((float)a.dqk));
+                    attention_scale(&a);
         const float now = fmaxf(most, cu_warp_max(score)), keep = expf(most - now), e = lane < n ? expf(score - now) : 0;
         sum = sum * keep + cu_warp_sum(e);
         most = now;
@@ -61,7 +61,7 @@ struct attend_any_pair { float p, ds; };
 template <typename T> static __device__ attend_any_pair attend_any_grad(const attend_io<T> &io, int64_t item, int64_t key)
 {
     const struct attention_shape &a = io.a;
-    const float scale = (1 / sqrtf((float)a.dqk));
+    const float scale = attention_scale(&a);
     const float p = expf(attend_any_dot(io.q + item * a.dqk, io.k + key * a.dqk, a.dqk) * scale - io.lse[item]);
     return { p, p * (attend_any_dot(io.dout + item * a.dv, io.v + key * a.dv, a.dv) - io.along[item]) * scale };
 }

@@ -177,7 +177,7 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
         mma_copy_wait<1>();
         __syncthreads();
         attention_scores<DQK, KEYS / 8>(s, q, m0, k + turn * attention_panel_n<DQK, KEYS>);
-        attention_softmax<KEYS / 8, DV>(s, acc, most, sum, at, p0, LOG2E / sqrtf((float)a.dqk));
+        attention_softmax<KEYS / 8, DV>(s, acc, most, sum, at, p0, LOG2E * attention_scale(&a));
         attention_sums<DV, KEYS / 8>(acc, s, v + turn * attention_panel_n<DV, KEYS>);
         __syncthreads();                                        /* read by all before it is overwritten */
     }
@@ -200,7 +200,7 @@ template <int DQK, int DV> static __global__ void __launch_bounds__(WIDTH) atten
     const struct attention_shape &a = io.a;
     const attention_block b = attention_queries(a);
     const int m0 = cu_warp() * 16;
-    const float scale = 1 / sqrtf((float)a.dqk);
+    const float scale = attention_scale(&a);
     cu_bf16 *q = (cu_bf16 *)cu_shared(), *dout = q + attention_panel_n<DQK, HELD>, *k = dout + attention_panel_n<DV, HELD>,
             *v = k + 2 * attention_panel_n<DQK, PASSING>;
     float acc[DQK / 8][4] = {}, lse2[2], along[2], seen[2] = {};
@@ -265,7 +265,7 @@ static __global__ void __launch_bounds__(WIDTH) attention_dkv_kernel(attend_io<c
     const int local = attend_local(a), share = a.nq / a.nkv, tiles = (local + PASSING - 1) / PASSING, all = share * tiles;
     const int p0 = blockIdx.x * HELD, kv = blockIdx.y, sequence = blockIdx.z, m0 = cu_warp() * 16, keys = attention_keys(&a);
     const int rows = keys - p0 < HELD ? keys - p0 : HELD;
-    const float scale = 1 / sqrtf((float)a.dqk);
+    const float scale = attention_scale(&a);
     cu_bf16 *k = (cu_bf16 *)cu_shared(), *v = k + attention_panel_n<DQK, HELD>, *q = v + attention_panel_n<DV, HELD>,
             *dout = q + 2 * attention_panel_n<DQK, PASSING>;
     float acc[D / 8][4] = {};

@@ -1,7 +1,7 @@
 /* Causal attention with grouped key/value heads, float32. Query rows are one context-parallel member's; key
  * and value rows are those of all members, gathered: member 0's rows, then member 1's, each `seqs` sequences
  * of seq / cp rows. Scores never exist as a whole; the backward pass makes probabilities again from `lse`, the
- * logarithm of their denominator (Dao, "FlashAttention-2"). Scale 1 / sqrt(dqk).
+ * logarithm of their denominator (Dao, "FlashAttention-2").
  * Window: a query sees itself and the window - 1 keys before it (transformers masking_utils.py,
  * sliding_window_overlay). Sink: a learned score of each head that takes probability and has no value (GPT-OSS;
  * Xiao et al., "Efficient Streaming Language Models with Attention Sinks").
@@ -16,11 +16,16 @@
 struct attention_shape {
     int nq, nkv, dqk, dv; /* query heads here, key/value heads here; their widths              */
     int seqs;             /* sequences in these rows                                           */
-    struct rope at;       /* theta unused                                                      */
+    struct rope at;       /* no angles                                                         */
     int window;           /* 0: all keys before                                                */
     int ring;             /* 0: keys of all members; 1 + r: of the member r before this one, around the ring */
-    const int32_t *start; /* NULL, or [seqs * seq], at s * seq + position: where that token's document starts */
+    float scale;          /* of scores, beside 1 / sqrt(dqk); 0: 1                             */
 };
+
+static inline STREAM_BOTH float attention_scale(const struct attention_shape *a)
+{
+    return (a->scale > 0 ? a->scale : 1) / sqrtf((float)a->dqk);
+}
 
 /* Keys of a sequence here. They are counted in order of position: key i of sequence s is ... */
 static inline STREAM_BOTH int attention_keys(const struct attention_shape *a)
@@ -50,7 +55,7 @@ static inline STREAM_BOTH int64_t attention_key_row(const struct attention_shape
 /* The query at a position of sequence s sees keys [from, before(position + 1)). Both rise with the position. */
 static inline STREAM_BOTH int attention_from(const struct attention_shape *a, int64_t s, int position)
 {
-    const int start = a->start ? a->start[s * a->at.seq + position] : 0;
+    const int start = a->at.start ? a->at.start[s * a->at.seq + position] : 0;
     const int first = a->window && position >= a->window ? position + 1 - a->window : 0;
     return attention_before(a, first > start ? first : start);
 }

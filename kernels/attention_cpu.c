@@ -46,7 +46,7 @@ static int64_t attention_lay_out(struct attention_work *w, const struct attentio
     int64_t n = 0;
     w->a = a;
     w->keys = (int)seq;
-    w->scale = 1 / sqrtf((float)a->dqk);
+    w->scale = attention_scale(a);
     w->row = (int32_t *)(void *)attention_take(base, &n, seq);
     w->k = attention_take(base, &n, seq * a->dqk);
     w->v = attention_take(base, &n, seq * a->dv);

@@ -41,7 +41,7 @@ static struct attention_view attention_view(const struct attention_shape *a, con
         .v_row = (int64_t)a->nkv * a->dv,
         .row = row + seen,
         .n = attention_before(a, position + 1) - seen,
-        .scale = 1 / sqrtf((float)a->dqk),
+        .scale = attention_scale(a),
         .sink = sink ? sink + head : NULL,
     };
 }

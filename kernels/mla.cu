@@ -1,5 +1,6 @@
 /* q, k, v of latent attention, one block a row: copies, and rotations of the last numbers of q's heads and of the one key
  * that all heads share. */
+#include <math.h>
 extern "C" {
 #include "kernels/mla.h"
 }

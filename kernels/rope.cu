@@ -1,4 +1,5 @@
 /* The rotation, one block a row. Angles in double, made once a row and shared by all heads. */
+#include <math.h>
 extern "C" {
 #include "kernels/rope.h"
 }

@@ -8,12 +8,13 @@
  * arguments. */
 static __device__ void turn_angles(float *cosine, float *sine, int half, struct rope r, int64_t row, int back)
 {
-    const int position = rope_position((int)(row % (r.seq / r.cp)), r.seq, r.cp, r.index);
+    const int position = rope_place(&r, row);
+    const float size = (float)rope_magnitude(&r);
     __syncthreads();
     for (int i = threadIdx.x; i < half; i += blockDim.x) {
-        const double turns = position * pow(r.theta, -2.0 * i / (2 * half)) * 0.31830988618379067;  /* angle over pi */
-        cosine[i] = (float)cospi(turns);
-        sine[i] = (float)(back ? -sinpi(turns) : sinpi(turns));
+        const double turns = position * rope_angle(&r, i, 2 * half) * 0.31830988618379067;  /* angle over pi */
+        cosine[i] = size * (float)cospi(turns);
+        sine[i] = size * (float)(back ? -sinpi(turns) : sinpi(turns));
     }
     __syncthreads();
 }

@@ -9,6 +9,7 @@ static const char *const model_attentions[] = { "gqa", "mla", NULL };
 static const char *const model_scores[] = { "softmax", "sigmoid", NULL };
 static const char *const model_group_scores[] = { "top2", "max", NULL };
 static const char *const model_activations[] = { "swiglu", "gelu", "relu2", NULL };
+static const char *const model_scalings[] = { "none", "linear", "yarn", "llama3", NULL };
 static const char *const model_positions[] = { "rope", "none", NULL };
 static const char *const model_biases[] = { "qkv", "o", "mlp", "router", "norm", NULL };
 
@@ -46,6 +47,15 @@ static const char *const model_biases[] = { "qkv", "o", "mlp", "router", "norm",
     X("mtp", INT, mtp, 0, 0, MODEL_MTP, "0", "multi-token-prediction depths")                                \
     X("mtp_weight", NUMBER, mtp_weight, 0, 0, 100, "0.1", "factor on their loss")                            \
     X("rope_theta", NUMBER, rope_theta, 0, 1, 1e12, "10000", "base of the rotary angles")                    \
+    X("rope_scaling", NAME, rope_scaling, model_scalings, 0, 0, "none", "how rotary angles reach a longer context") \
+    X("rope_factor", NUMBER, rope_factor, 0, 0, 1e6, "1", "how many times longer")                           \
+    X("rope_original", INT, rope_original, 0, 0, 1 << 30, "0", "yarn, llama3: tokens of the context before")  \
+    X("rope_fast", NUMBER, rope_fast, 0, 0, 1e6, "32", "yarn, llama3: pairs with more turns in it keep theirs") \
+    X("rope_slow", NUMBER, rope_slow, 0, 0, 1e6, "1", "yarn, llama3: pairs with fewer slow down in full")  \
+    X("rope_truncate", BOOL, rope_truncate, 0, 0, 1, "1", "yarn: 1: the two borders are whole pairs")        \
+    X("rope_mscale", NUMBER, rope_mscale, 0, 0, 100, "0", "yarn: mscale of queries and keys; 0: not given")  \
+    X("rope_mscale_all", NUMBER, rope_mscale_all, 0, 0, 100, "0", "yarn: mscale_all_dim; 0: not given")      \
+    X("rope_magnitude", NUMBER, rope_magnitude, 0, 0, 100, "0", "yarn: factor on cos and sin; 0: by the mscales") \
     X("norm_eps", NUMBER, norm_eps, 0, 1e-12, 1, "1e-6", "added under RMSNorm's root")                       \
     X("init_std", NUMBER, init_std, 0, 0, 100, "0.02", "standard deviation of initial weights")              \
     X("activation", NAME, activation, model_activations, 0, 0, "swiglu", "of MLPs; gelu and relu2 have no gate")   \
@@ -108,6 +118,35 @@ static enum err model_check_mla(const struct model *m, struct diag *d)
                     m->qk_rope);
     if (m->qk_norm)
         return fail(d, ERR_CONFIG, "qk_norm = 1 with mla: its latents are normalised already, use 0");
+    return OK;
+}
+
+/* Nothing is ignored silently: what another way needs is refused. */
+static enum err model_check_rope(const struct model *m, struct diag *d)
+{
+    const char *const how = model_scalings[m->rope_scaling];
+    const int by_turns = m->rope_scaling == SCALING_YARN || m->rope_scaling == SCALING_LLAMA3;
+    if (m->rope_scaling == SCALING_NONE && m->rope_factor > 1)
+        return fail(d, ERR_CONFIG, "rope_factor = %g with rope_scaling = none: say which, or use 1", m->rope_factor);
+    if (m->rope_scaling != SCALING_NONE && m->rope_factor < 1)
+        return fail(d, ERR_CONFIG, "rope_factor = %g with rope_scaling = %s: a context grows, give 1 or more", m->rope_factor, how);
+    if (m->rope_scaling != SCALING_NONE && m->positions != POSITIONS_ROPE)
+        return fail(d, ERR_CONFIG, "rope_scaling = %s with positions = none: there are no angles, use none", how);
+    if (by_turns && m->rope_original < 1)
+        return fail(d, ERR_CONFIG, "rope_original = %d with rope_scaling = %s: give the context before, such as 4096",
+                    m->rope_original, how);
+    if (m->rope_scaling == SCALING_YARN && m->rope_theta <= 1)
+        return fail(d, ERR_CONFIG, "rope_theta = %g with rope_scaling = yarn: all pairs turn alike; give more than 1",
+                    m->rope_theta);
+    if (by_turns && m->rope_slow <= 0)
+        return fail(d, ERR_CONFIG, "rope_slow = %g: pairs make more than 0 turns, such as 1", m->rope_slow);
+    if (m->rope_scaling == SCALING_LLAMA3 ? m->rope_fast <= m->rope_slow : by_turns && m->rope_fast < m->rope_slow)
+        return fail(d, ERR_CONFIG, "rope_fast = %g is not above rope_slow = %g: swap them", m->rope_fast, m->rope_slow);
+    if (m->rope_scaling != SCALING_YARN && (m->rope_mscale > 0 || m->rope_mscale_all > 0 || m->rope_magnitude > 0))
+        return fail(d, ERR_CONFIG,
+                    "rope_mscale = %g, rope_mscale_all = %g, rope_magnitude = %g with rope_scaling = %s: only yarn has "
+                    "them, use 0",
+                    m->rope_mscale, m->rope_mscale_all, m->rope_magnitude, how);
     return OK;
 }
 
@@ -215,6 +254,7 @@ enum err model_check(const struct model *m, struct diag *d)
     TRY(m->attention == ATTENTION_MLA ? model_check_mla(m, d) : model_check_gqa(m, d));
     TRY(m->experts > 0 ? model_check_moe(m, d) : model_check_dense(m, d));
     TRY(model_check_pattern(m, d));
+    TRY(model_check_rope(m, d));
     if (m->dense_layers > m->layers)
         return fail(d, ERR_CONFIG, "dense_layers = %d is more than layers = %d: lower it", m->dense_layers,
                     m->layers);

@@ -15,6 +15,7 @@ enum mixer { MIXER_NONE, MIXER_ATTENTION, MIXER_MAMBA };
 enum ffn { FFN_NONE, FFN_DENSE, FFN_MOE };
 struct layer_kind { int32_t mixer, ffn, window; };          /* window: tokens that attention sees back; 0: all */
 
+enum { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LLAMA3 };   /* of rotary angles */
 enum { MODEL_MTP = 2 };                                     /* most MTP depths */
 
 struct model {
@@ -33,6 +34,10 @@ struct model {
     double mtp_weight;                              /* of its loss                                           */
     int32_t tied;                                   /* input and output tables are one                       */
     double rope_theta, norm_eps, init_std;
+    int32_t rope_scaling, rope_original, rope_truncate;     /* enum rope_scaling; tokens of the context it began with; YaRN:
+                                                               whole pairs */
+    double rope_factor, rope_fast, rope_slow;               /* longer by; turns in that context                */
+    double rope_mscale, rope_mscale_all, rope_magnitude;    /* YaRN's m; 0: not given; of cos and sin          */
     int32_t activation, bias, positions;            /* of all MLPs; bits; POSITIONS_NONE: no rope op         */
     int32_t group_score;                            /* enum group_score                                      */
     int32_t window, full_every, sinks;              /* sliding, but every full_every-th layer sees all       */
@@ -67,6 +72,10 @@ int model_count_ffn(const struct model *m, enum ffn k);
 const char *model_cost_only(const struct model *m);
 /* The first `layers` of it (1 .. its own). */
 void model_cut(struct model *m, int layers);
+
+/* YaRN's factors on what is rotated, and, with MLA, on scores beside 1 / sqrt(width); 1 without. */
+double model_rope_magnitude(const struct model *m);
+double model_score_scale(const struct model *m);
 
 static inline int model_is_moe(const struct model *m, int layer) { return model_layer(m, layer).ffn == FFN_MOE; }
 static inline int model_has_bias(const struct model *m, enum bias b) { return m->bias >> b & 1; }

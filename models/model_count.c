@@ -1,6 +1,7 @@
 /* What follows from an architecture alone: what each layer is, parameters to the last one, and FLOP per token as
  * Megatron-LM counts them. Every count is a sum over layers of what their mixer and their MLP have. */
 #include "models/model.h"
+#include <math.h>
 #include <string.h>
 
 /* ---- kinds of layers ---- */
@@ -159,6 +160,28 @@ double model_context(int64_t seq, int64_t window)
 {
     const double s = (double)seq, w = (double)window;
     return window > 0 && window < seq ? w - w * w / (2 * s) : s / 2;
+}
+
+/* DeepSeek-V3 inference/model.py; transformers modeling_rope_utils.py get_mscale. */
+static double model_mscale(double factor, double m)
+{
+    return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
+}
+
+double model_rope_magnitude(const struct model *m)
+{
+    if (m->rope_scaling != SCALING_YARN) return 1;
+    if (m->rope_magnitude > 0) return m->rope_magnitude;
+    if (m->rope_mscale > 0 && m->rope_mscale_all > 0)
+        return model_mscale(m->rope_factor, m->rope_mscale) / model_mscale(m->rope_factor, m->rope_mscale_all);
+    return model_mscale(m->rope_factor, 1);
+}
+
+double model_score_scale(const struct model *m)
+{
+    if (m->rope_scaling != SCALING_YARN || m->attention != ATTENTION_MLA || m->rope_mscale_all <= 0) return 1;
+    const double by = model_mscale(m->rope_factor, m->rope_mscale_all);
+    return by * by;
 }
 
 /* Sum over i in [0, n) of x + i held within [0, n]. */

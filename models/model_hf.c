@@ -13,7 +13,7 @@ static const struct hf_key keys[] = {
     { "vocab", { "vocab_size" } },
     { "tied", { "tie_word_embeddings" } },
     { "heads", { "num_attention_heads" } },
-    { "rope_theta", { "rope_theta", "rope_parameters.rope_theta" } },
+    { "rope_theta", { "rope_theta", "rope_parameters.rope_theta", "rope_scaling.rope_theta" } },
     { "norm_eps", { "rms_norm_eps" } },
     { "init_std", { "initializer_range" } },
 };
@@ -78,6 +78,11 @@ static const struct cfg_node *hf_find(const struct hf *f, const char *key)
 {
     const struct cfg_node *v = cfg_find(f->map, key);
     return v && v->type == CFG_SCALAR && strcmp(v->text, "null") == 0 ? NULL : v;
+}
+
+static const char *hf_text(const struct cfg_node *v)
+{
+    return v && v->type == CFG_SCALAR ? v->text : "";
 }
 
 static enum err hf_set(const struct hf *f, const char *own, const char *text, const struct cfg_node *at)
@@ -200,6 +205,82 @@ static enum err hf_window(const struct hf *f)
     return hf_layer_types(f);
 }
 
+/* ---- rotary angles ---- */
+
+/* Both spellings: rope_parameters (transformers 5) and rope_scaling with rope_type or type. Its keys are ours; what one kind
+ * of scaling has no use for is left alone, as transformers does. */
+static const struct hf_key rope_keys[] = {
+    { "rope_factor", { "factor" } },
+    { "rope_original", { "original_max_position_embeddings" } },
+};
+static const struct hf_key yarn_keys[] = {
+    { "rope_fast", { "beta_fast" } },
+    { "rope_slow", { "beta_slow" } },
+    { "rope_truncate", { "truncate" } },
+    { "rope_mscale", { "mscale" } },
+    { "rope_mscale_all", { "mscale_all_dim" } },
+    { "rope_magnitude", { "attention_factor" } },
+};
+static const struct hf_key llama3_keys[] = {
+    { "rope_fast", { "high_freq_factor" } },
+    { "rope_slow", { "low_freq_factor" } },
+};
+
+/* The class's own (configuration_gpt_oss.py), where a file says nothing. */
+static enum err hf_rope_gpt_oss(const struct hf *f)
+{
+    static const char *const set[][2] = { { "rope_scaling", "yarn" }, { "rope_factor", "32" }, { "rope_original", "4096" },
+                                          { "rope_truncate", "0" } };
+    for (int i = 0; i < LEN(set); i++) TRY(hf_set(f, set[i][0], set[i][1], f->map));
+    return OK;
+}
+
+static enum err hf_rope_parts(const struct hf *f)
+{
+    const struct cfg_node *partial = hf_find(f, "partial_rotary_factor");
+    if (!partial) partial = hf_find(f, "rope_parameters.partial_rotary_factor");
+    if (!partial || (partial->type == CFG_SCALAR && strtod(partial->text, NULL) == 1)) return OK;
+    return cfg_fail(f->d, f->c, partial, "partial_rotary_factor is not 1: heads are rotated whole here");
+}
+
+/* The context before: said beside the others, or of the whole model. */
+static enum err hf_rope_original(const struct hf *f)
+{
+    int n;
+    if (f->m->rope_original > 0) return OK;
+    TRY(hf_int(&n, f, "original_max_position_embeddings", 0));
+    if (!n) TRY(hf_int(&n, f, "max_position_embeddings", 0));
+    f->m->rope_original = n;
+    return OK;
+}
+
+static enum err hf_rope(const struct hf *f, const struct hf_family *family)
+{
+    const struct cfg_node *v = hf_find(f, "rope_parameters");
+    if (!v) v = hf_find(f, "rope_scaling");
+    TRY(hf_rope_parts(f));
+    const int null = cfg_find(f->map, "rope_scaling") || cfg_find(f->map, "rope_parameters");   /* said to be none */
+    if (!v) return strcmp(family->type, "gpt_oss") == 0 && !null ? hf_rope_gpt_oss(f) : OK;
+    if (v->type != CFG_MAP) return cfg_fail(f->d, f->c, v, "rope scaling is not a map");
+    const struct hf in = { f->c, v, f->m, f->d };
+    const struct cfg_node *type = hf_find(&in, "rope_type");
+    if (!type) type = hf_find(&in, "type");
+    const char *how = hf_text(type);
+    if (!type && hf_find(&in, "full_attention"))
+        return cfg_fail(f->d, f->c, v, "rope_parameters differ by kind of layer: one set for all layers is known");
+    if (!*how || strcmp(how, "default") == 0) return OK;
+    const int yarn = strcmp(how, "yarn") == 0, llama3 = strcmp(how, "llama3") == 0;
+    if (!yarn && !llama3 && strcmp(how, "linear") != 0)
+        return cfg_fail(f->d, f->c, type, "rope_type '%s' is not known: default, linear, yarn and llama3 are",
+                        cfg_shown(how).text);
+    TRY(hf_set(f, "rope_scaling", how, type));
+    if (!hf_find(&in, "factor")) return cfg_fail(f->d, f->c, v, "rope_type '%s' needs a factor", how);
+    TRY(hf_take(&in, rope_keys, yarn || llama3 ? LEN(rope_keys) : 1));
+    if (yarn) TRY(hf_take(&in, yarn_keys, LEN(yarn_keys)));
+    if (llama3) TRY(hf_take(&in, llama3_keys, LEN(llama3_keys)));
+    return yarn || llama3 ? hf_rope_original(f) : OK;
+}
+
 /* ---- experts ---- */
 
 /* n_shared_experts experts of a routed one's width run as one. */
@@ -251,11 +332,6 @@ static const struct cfg_node *hf_language(const struct cfg *c)
 {
     const struct cfg_node *text = cfg_find(&c->root, "text_config");
     return text && text->type == CFG_MAP ? text : &c->root;
-}
-
-static const char *hf_text(const struct cfg_node *v)
-{
-    return v && v->type == CFG_SCALAR ? v->text : "";
 }
 
 int model_hf_is(const struct cfg *c)
@@ -332,6 +408,7 @@ enum err model_hf_fill(struct model *m, const struct cfg *c, struct diag *d)
     if (family->moe) TRY(hf_moe(&f, family));
     TRY(hf_window(&f));
     TRY(hf_biases(&f));
+    TRY(hf_rope(&f, family));
     TRY(hf_activation(&f));
     hf_name(m, c, family);
     return OK;

@@ -104,7 +104,9 @@ static void member(struct answer *a, const struct net *n, float *q, float *k, fl
     const int rows = n->seqs * n->seq / cp, keys = n->seqs * n->seq;
     const int q_cols = n->nq * n->dqk, o_cols = n->nq * n->dv, k_cols = n->nkv * n->dqk,
               v_cols = n->nkv * n->dv;
-    const struct attention_shape s = {n->nq, n->nkv, n->dqk, n->dv, n->seqs, {n->seq, cp, m, 0}, n->window, 0, NULL};
+    const struct attention_shape s = {
+        .nq = n->nq, .nkv = n->nkv, .dqk = n->dqk, .dv = n->dv, .seqs = n->seqs, .window = n->window,
+        .at = {.seq = n->seq, .cp = cp, .index = m}};
     float *mq = numbers_poison(rows * q_cols), *mk = numbers_poison(keys * k_cols),
           *mv = numbers_poison(keys * v_cols);
     float *md = numbers_poison(rows * o_cols), *o = numbers_poison(rows * o_cols),
@@ -189,7 +191,7 @@ END_TEST
 START_TEST(large_scores_stay_finite)
 {
     enum { SEQ = 4 };
-    const struct attention_shape s = {1, 1, 1, 1, 1, {SEQ, 1, 0, 0}, 0, 0, NULL};
+    const struct attention_shape s = {.nq = 1, .nkv = 1, .dqk = 1, .dv = 1, .seqs = 1, .at = {.seq = SEQ, .cp = 1}};
     const float q[SEQ] = {1e4f, 1e4f, -1e4f, 0}, k[SEQ] = {1e4f, -1e4f, 1e4f, 1}, v[SEQ] = {1, 2, 3, 4};
     const float want[SEQ] = {1, 1, 2, 2.5f};
     float o[SEQ], lse[SEQ], dq[SEQ], dk[SEQ], dv[SEQ], *scratch = malloc((size_t)under->attention_scratch_B(&s));
@@ -206,10 +208,13 @@ END_TEST
 /* More queries and keys than a block holds, and tails of each; what the formula would take long for. */
 START_TEST(fast_equals_reference_across_blocks)
 {
+#define SHAPE(nq_, nkv_, dqk_, dv_, seqs_, seq_, cp_, index_, window_, scale_)                                    \
+    {.nq = nq_, .nkv = nkv_, .dqk = dqk_, .dv = dv_, .seqs = seqs_, .window = window_, .scale = scale_,             \
+     .at = {.seq = seq_, .cp = cp_, .index = index_}}
     static const struct attention_shape shapes[] = {
-        {4, 2, 64, 64, 1, {300, 1, 0, 0}, 0, 0, NULL},  {2, 2, 40, 24, 2, {257, 1, 0, 0}, 0, 0, NULL},
-        {3, 1, 16, 16, 1, {288, 2, 0, 0}, 0, 0, NULL},  {3, 1, 16, 16, 2, {288, 2, 1, 0}, 0, 0, NULL},
-        {2, 1, 33, 65, 1, {272, 4, 2, 0}, 50, 0, NULL}, {1, 1, 8, 8, 1, {400, 1, 0, 0}, 129, 0, NULL},
+        SHAPE(4, 2, 64, 64, 1, 300, 1, 0, 0, 0),  SHAPE(2, 2, 40, 24, 2, 257, 1, 0, 0, 1.5f),
+        SHAPE(3, 1, 16, 16, 1, 288, 2, 0, 0, 0),  SHAPE(3, 1, 16, 16, 2, 288, 2, 1, 0, 0),
+        SHAPE(2, 1, 33, 65, 1, 272, 4, 2, 50, 0), SHAPE(1, 1, 8, 8, 1, 400, 1, 0, 129, 0),
     };
     for (int i = 0; i < LEN(shapes); i++) {
         const struct attention_shape *s = &shapes[i];

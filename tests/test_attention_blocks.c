@@ -63,8 +63,8 @@ static void same(const float *got, const float *want, int64_t n)
 
 static struct attention_shape shape(int seqs, int seq, int window, const int32_t *start)
 {
-    return (struct attention_shape){ .nq = NQ, .nkv = NKV, .dqk = DQK, .dv = DV, .seqs = seqs, .at = { .seq = seq, .cp = 1 },
-                                     .window = window, .start = start };
+    return (struct attention_shape){ .nq = NQ, .nkv = NKV, .dqk = DQK, .dv = DV, .seqs = seqs, .window = window,
+                                     .at = { .seq = seq, .cp = 1, .start = start } };
 }
 
 /* ---- documents ---- */

@@ -6,8 +6,8 @@
 #include "tests/device.h"
 
 #define RING(nq_, nkv_, dqk_, dv_, seqs_, seq_, cp_, index_, window_, ring_)                                       \
-    { .nq = nq_, .nkv = nkv_, .dqk = dqk_, .dv = dv_, .seqs = seqs_, .at = { seq_, cp_, index_, 1e4 }, .window = window_,     \
-      .ring = ring_, .start = NULL }
+    { .nq = nq_, .nkv = nkv_, .dqk = dqk_, .dv = dv_, .seqs = seqs_, .window = window_, .ring = ring_,     \
+      .at = { .seq = seq_, .cp = cp_, .index = index_ }, .scale = ring_ ? 1.5f : 0 }
 #define SHAPE(...) RING(__VA_ARGS__, 0)
 static const struct attention_shape shapes[] = {
     SHAPE(2, 1, 128, 128, 1, 70, 1, 0, 0),      SHAPE(1, 1, 192, 128, 1, 66, 1, 0, 0),  SHAPE(4, 2, 16, 16, 2, 1, 1, 0, 0),
@@ -42,8 +42,8 @@ static void attention_with(const struct attention_shape *shape, enum dtype t, in
 {
     struct attention_shape here = *shape, there = *shape;      /* on the host, on the device */
     struct attention_shape *const a = &here, *const d = &there;
-    a->start = start;
-    d->start = start ? device_new(start, (int64_t)a->seqs * a->at.seq * (int64_t)sizeof *start) : NULL;
+    a->at.start = start;
+    d->at.start = start ? device_new(start, (int64_t)a->seqs * a->at.seq * (int64_t)sizeof *start) : NULL;
     const double tolerance = t == DT_BF16 ? 4e-3 : 2e-5;
     struct pass p = pass_make(a, t);
     void *work = malloc((size_t)attention_scratch_B_ref(a)), *scratch = device_new(NULL, attention_cuda_scratch_B(a));
@@ -60,7 +60,7 @@ static void attention_with(const struct attention_shape *shape, enum dtype t, in
     tensor_same(p.dsink, t == DT_BF16 ? 2e-2 : 1e-5, "dsink");
     free(work);
     device_free(scratch);
-    if (start) device_free((void *)(uintptr_t)d->start);
+    if (start) device_free((void *)(uintptr_t)d->at.start);
     pass_free(p);
 }
 

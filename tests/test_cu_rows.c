@@ -218,7 +218,11 @@ END_TEST
 /* ---- rotations ---- */
 
 /* The last place of a long sequence: an angle in float would be far off. */
-static const struct rope ropes[] = { { 8, 1, 0, 1e4 }, { 8, 2, 1, 1e4 }, { 131072, 16384, 16383, 1e6 } };
+static const struct rope ropes[] = {
+    { .seq = 8, .cp = 1, .theta = 1e4 },
+    { .seq = 8, .cp = 2, .index = 1, .theta = 1e4, .scaling = { .factor = 4, .low = 0.5, .high = 2, .magnitude = 1.25 } },
+    { .seq = 131072, .cp = 16384, .index = 16383, .theta = 1e6, .scaling = { .factor = 8, .low = 4, .high = 1, .original = 8192 } },
+};
 
 static void rotation(enum dtype t)
 {

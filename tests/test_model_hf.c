@@ -166,6 +166,38 @@ START_TEST(windows)
 }
 END_TEST
 
+/* Both spellings of rotary scaling; what a kind does not say is its default; another kind is refused by name. */
+START_TEST(rotary_scaling)
+{
+    struct model m;
+    struct diag d = { "" };
+    ck_assert_msg(read_text(&m, V3 ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, \"beta_fast\": 32, "
+                                   "\"beta_slow\": 1, \"mscale\": 1.0, \"mscale_all_dim\": 1.0, "
+                                   "\"original_max_position_embeddings\": 4096}", &d) == OK, "%s", d.text);
+    ck_assert(m.rope_scaling == SCALING_YARN && m.rope_factor == 40 && m.rope_original == 4096 && m.rope_truncate == 1);
+    ck_assert_double_eq_tol(model_rope_magnitude(&m), 1, 1e-12);
+    ck_assert_double_eq_tol(model_score_scale(&m), 1.8738542, 1e-6);        /* (0.1 ln 40 + 1)^2 */
+    ck_assert_msg(read_text(&m, QWEN3 ", \"max_position_embeddings\": 512, \"rope_parameters\": {\"rope_type\": \"yarn\", "
+                                      "\"factor\": 4, \"rope_theta\": 5e5, \"truncate\": false}", &d) == OK, "%s", d.text);
+    ck_assert(m.rope_original == 512 && m.rope_fast == 32 && m.rope_slow == 1 && m.rope_truncate == 0 && m.rope_theta == 5e5);
+    ck_assert_double_eq_tol(model_rope_magnitude(&m), 1.1386294, 1e-6);     /* 0.1 ln 4 + 1 */
+    ck_assert_double_eq(model_score_scale(&m), 1);                          /* MLA's alone */
+    ck_assert_msg(read_text(&m, LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+                                      "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}", &d) == OK, "%s",
+                  d.text);
+    ck_assert(m.rope_scaling == SCALING_LLAMA3 && m.rope_slow == 1 && m.rope_fast == 4);
+    ck_assert_msg(read_text(&m, LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}", &d) == OK, "%s", d.text);
+    ck_assert(m.rope_scaling == SCALING_LINEAR && m.rope_factor == 2.5);
+    check_refused(LLAMA ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}", "rope_type 'dynamic' is not known");
+    check_refused(LLAMA ", \"rope_parameters\": {\"rope_type\": \"longrope\"}", "rope_type 'longrope' is not known");
+    check_refused(LLAMA ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\"}}", "differ by kind of layer");
+    check_refused(LLAMA ", \"rope_scaling\": {\"type\": \"yarn\"}", "needs a factor");
+    check_refused(LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 0.5}", "rope_factor");
+    check_refused(LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}", "rope_original = 0");
+    check_refused(LLAMA ", \"partial_rotary_factor\": 0.5", "partial_rotary_factor is not 1");
+}
+END_TEST
+
 START_TEST(refusals)
 {
     check_refused("\"model_type\": \"falcon\", \"hidden_size\": 64",
@@ -182,6 +214,6 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = { both_spellings,       reads_small, reads_nested,
-                                   dense_layers_by_list, windows,     refusals };
+                                   dense_layers_by_list, windows,     rotary_scaling, refusals };
     return test_main("model_hf", tests, LEN(tests), 60);
 }

@@ -31,7 +31,7 @@ enum { SEQ = 8, SEQS = 2, HEADS = 3, WIDTH = 6, DIM = 4 };
 START_TEST(rotation_is_the_formula)
 {
     const int cp = 2, rows = SEQS * SEQ / cp;
-    const struct rope at = {SEQ, cp, 1, 100};
+    const struct rope at = {.seq = SEQ, .cp = cp, .index = 1, .theta = 100};
     float *x = numbers_make(rows * HEADS * WIDTH, 1), *y = numbers_make(rows * HEADS * WIDTH, 1);
     rope_ref(y, rows, HEADS, WIDTH, DIM, &at, 0);
     for (int i = 0; i < rows * HEADS; i++) {
@@ -52,7 +52,7 @@ END_TEST
 START_TEST(back_undoes)
 {
     const int n = SEQS * SEQ * HEADS * DIM;
-    const struct rope at = {SEQ, 1, 0, 10000};
+    const struct rope at = {.seq = SEQ, .cp = 1, .theta = 10000};
     float *x = numbers_make(n, 1);
     double *want = numbers_double(x, n);
     rope_ref(x, SEQS * SEQ, HEADS, DIM, DIM, &at, 0);
@@ -66,7 +66,7 @@ END_TEST
 START_TEST(products_depend_on_distance)
 {
     enum { LONG = 64, D = 8 };
-    const struct rope at = {LONG, 1, 0, 10000};
+    const struct rope at = {.seq = LONG, .cp = 1, .theta = 10000};
     float *one = numbers_make(2 * D, 3), q[LONG * D], k[LONG * D];
     for (int r = 0; r < LONG; r++) {
         memcpy(q + r * D, one, D * sizeof *q);
@@ -81,11 +81,54 @@ START_TEST(products_depend_on_distance)
 }
 END_TEST
 
+/* Positions restart with documents, and what is turned backwards is turned by the same, magnitude and all. */
+START_TEST(documents_restart_and_scale_is_adjoint)
+{
+    enum { CP = 2, LOCAL = SEQ / CP, N = SEQS * LOCAL * DIM };
+    int32_t start[SEQS * SEQ] = {0, 0, 0, 3, 3, 5, 5, 5, 0, 1, 1, 1, 1, 1, 1, 7};
+    const struct rope_scaling scaling = rope_yarn(4, 8, 2, 0.25, 0, 1.25, 100, DIM);
+    const struct rope at = {.seq = SEQ, .cp = CP, .index = 1, .theta = 100, .start = start, .scaling = scaling};
+    float *x = numbers_make(N, 1), *y = numbers_make(N, 2), *fx = numbers_make(N, 1), *by = numbers_make(N, 2);
+    ck_assert_int_eq(rope_place(&at, 2), 4 - 3);    /* member 1 holds positions 2 3 4 5 */
+    ck_assert_int_eq(rope_place(&at, 0), 2);
+    ck_assert_int_eq(rope_place(&at, LOCAL + 3), 4);
+    rope_ref(fx, SEQS * LOCAL, 1, DIM, DIM, &at, 0);
+    rope_ref(by, SEQS * LOCAL, 1, DIM, DIM, &at, 1);
+    double one = 0, other = 0, size = 0, was = 0;
+    for (int i = 0; i < N; i++) {
+        one += (double)fx[i] * y[i], other += (double)x[i] * by[i];
+        size += (double)fx[i] * fx[i], was += (double)x[i] * x[i];
+    }
+    ck_assert_double_eq_tol(one, other, 1e-5);
+    ck_assert_double_eq_tol(size, was * 1.25 * 1.25, 1e-5);
+    free(x), free(y), free(fx), free(by);
+}
+END_TEST
+
+/* Fast pairs keep their angle, slow ones turn `factor` times slower, the others in between: three kinds of ramp. */
+START_TEST(slow_pairs_turn_slower)
+{
+    enum { D = 64 };
+    const struct rope_scaling kinds[] = {rope_linear(8), rope_llama3(8, 8192, 4, 1), rope_yarn(8, 4096, 32, 1, 1, 1, 1e4, D)};
+    for (int k = 0; k < 3; k++) {
+        const struct rope plain = {.seq = 8, .cp = 1, .theta = 1e4}, at = {.seq = 8, .cp = 1, .theta = 1e4, .scaling = kinds[k]};
+        double before = 0;
+        for (int i = 0; i < D / 2; i++) {
+            const double ratio = rope_angle(&plain, i, D) / rope_angle(&at, i, D);
+            ck_assert(ratio >= before - 1e-9 && ratio >= 1 - 1e-9 && ratio <= 8 + 1e-9);
+            before = ratio;
+            if (i == 0) ck_assert_double_eq_tol(ratio, k ? 1 : 8, 1e-9);
+        }
+        ck_assert_double_eq_tol(before, 8, 1e-9);
+    }
+}
+END_TEST
+
 /* ---- MLA ---- */
 
 enum { NOPE = 3, ROPE = 4, V = 5, QK = NOPE + ROPE, ROWS = SEQS * SEQ };
 static const struct mla shape = {HEADS, NOPE, ROPE, V};
-static const struct rope whole = {SEQ, 1, 0, 100};
+static const struct rope whole = {.seq = SEQ, .cp = 1, .theta = 100};
 
 struct qkv {
     float q[ROWS * HEADS * QK], k[ROWS * HEADS * QK], v[ROWS * HEADS * V];
@@ -145,6 +188,7 @@ int main(void)
 {
     const TTest *const test[] = {
         every_position_has_one_row,  chunks_are_balanced,    rotation_is_the_formula,    back_undoes,
-        products_depend_on_distance, mla_places_and_rotates, mla_backward_is_the_adjoint};
+        products_depend_on_distance, documents_restart_and_scale_is_adjoint,             slow_pairs_turn_slower,
+        mla_places_and_rotates,      mla_backward_is_the_adjoint};
     return test_main("rope", test, LEN(test), 300);
 }

@@ -23,6 +23,13 @@ static void add_real(const struct writer *w, const char *flag, double value)
 
 /* ---- the model ---- */
 
+/* What MLATransformerConfig takes for granted is as we have it (Megatron-LM transformer_config.py). */
+static int writes_yarn(const struct model *m)
+{
+    return m->rope_scaling == SCALING_YARN && m->attention == ATTENTION_MLA && m->rope_original == 4096 && m->rope_fast == 32 &&
+           m->rope_slow == 1 && m->rope_truncate && m->rope_magnitude == 0 && m->rope_mscale > 0 && m->rope_mscale_all > 0;
+}
+
 static enum err check_model(const struct model *m, struct diag *d)
 {
     if (*m->pattern)
@@ -31,6 +38,11 @@ static enum err check_model(const struct model *m, struct diag *d)
             "model %s is a hybrid of layers: pretrain_gpt.py has none, and its arguments for Megatron's "
             "hybrid models are not written yet",
             m->name);
+    if (m->rope_scaling != SCALING_NONE && !writes_yarn(m))
+        return fail(d, ERR_NO,
+                    "model %s: rope_scaling: pretrain_gpt.py has arguments for MLA's yarn alone, with rope_original 4096, "
+                    "rope_fast 32, rope_slow 1 and both mscales: use none",
+                    m->name);
     if (m->positions == POSITIONS_NONE || m->activation != ACTIVATION_SWIGLU || model_has_bias(m, BIAS_NORM))
         return fail(
             d, ERR_NO,
@@ -45,7 +57,13 @@ static void model_attention(const struct writer *w, const struct model *m)
     add_int(w, "--num-attention-heads", m->heads);
     if (m->attention == ATTENTION_MLA) {
         add(w, "--multi-latent-attention", NULL);
-        megatron_add_all(w->args, w->a, "--qk-layernorm --rope-type rope");     /* of the latents; no YaRN */
+        megatron_add_all(w->args, w->a, "--qk-layernorm --rope-type");          /* of the latents */
+        add(w, m->rope_scaling == SCALING_YARN ? "yarn" : "rope", NULL);
+        if (m->rope_scaling == SCALING_YARN) {
+            add_real(w, "--rotary-scaling-factor", m->rope_factor);
+            add_real(w, "--mscale", m->rope_mscale);
+            add_real(w, "--mscale-all-dim", m->rope_mscale_all);
+        }
         if (m->q_lora) add_int(w, "--q-lora-rank", m->q_lora);
         add_int(w, "--kv-lora-rank", m->kv_lora);
         add_int(w, "--qk-head-dim", m->qk_nope);

@@ -160,7 +160,7 @@ static void bench_dense(int rows, int out, int in)
 
 static void bench_attention(int seq, int heads, int kv, int dim)
 {
-    struct work b = {.k = kernels_fast(0), .a = {heads, kv, dim, dim, 1, {seq, 1, 0, 0}, 0, 0, NULL}}, r;
+    struct work b = {.k = kernels_fast(0), .a = {heads, kv, dim, dim, 1, {.seq = seq, .cp = 1}, 0, 0, 0}}, r;
     const int64_t q = (int64_t)seq * heads * dim, k = (int64_t)seq * kv * dim;
     const double flop = 2.0 * q * seq;      /* causal half of two products */
     char what[64];

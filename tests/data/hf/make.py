@@ -1,7 +1,8 @@
 """Made the fixtures in this folder: tiny random checkpoints as transformers writes them, and what PyTorch makes of them
-(logits and gradients in float32). Needs torch, transformers and safetensors; `python make.py` in this folder. The numbers
-here were made with transformers 5.24.0 and torch 2.15.0 on the CPU."""
+(logits and gradients in float32). Needs torch, transformers and safetensors; `python make.py [NAME ..]` in this folder makes
+all, or those. The numbers here were made with transformers 5.24.0 and torch 2.15.0 on the CPU."""
 import os
+import sys
 
 import torch
 from safetensors.torch import save_file
@@ -21,8 +22,30 @@ configs = {
                                     routed_scaling_factor=2.5, norm_topk_prob=True, q_lora_rank=12, kv_lora_rank=8,
                                     qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=6, rope_theta=1000.0),
 }
+# rotary scaling: a context of 8 tokens made longer, so that the 32 here reach beyond it
+def scaled(rope_type, **keys):
+    return dict(rope_type=rope_type, rope_theta=100.0, factor=4.0, original_max_position_embeddings=8, **keys)
+
+
+def again(name, **keys):
+    c = configs[name].to_dict()
+    for k in ("rope_parameters", "rope_theta", "architectures", "transformers_version"):
+        c.pop(k, None)
+    return type(configs[name])(**dict(c, **keys))
+
+
+configs |= {
+    "llama-llama3": again("llama", head_dim=8, rope_parameters=scaled("llama3", low_freq_factor=0.25, high_freq_factor=2.0)),
+    "mixtral-linear": again("mixtral", rope_parameters=dict(rope_type="linear", rope_theta=100.0, factor=2.5)),
+    "qwen3-moe-yarn": again("qwen3-moe", head_dim=8, rope_parameters=scaled("yarn", beta_fast=2.0, beta_slow=0.25, truncate=False)),
+    # 1e-6: what transformers norms the latents with, whatever the configuration says
+    "deepseek-v3-yarn": again("deepseek-v3", qk_rope_head_dim=8, head_dim=8, rms_norm_eps=1e-6,
+                              rope_parameters=scaled("yarn", beta_fast=1.5, beta_slow=0.5, mscale=1.0, mscale_all_dim=0.8)),
+}
 
 for name, config in configs.items():
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        continue
     torch.manual_seed(1)
     config._attn_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config)
