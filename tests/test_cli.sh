@@ -223,6 +223,17 @@ grep -q '"notes": \[\]' out || bad "what we exported needs notes"
 sed 's/--use-distributed-optimizer//' launch.sh > whole.sh
 answers 0 "plan notes[]" import whole.sh --from megatron --system h100-sxm
 grep -q '# no --use-distributed-optimizer' out || bad "whole optimizer states are taken for shards, silently"
+# A refused input harms no file that was there.
+echo keep > kept; head -c 300 launch.sh > cut.sh; printf 'tokens: [1' > cut.yaml; printf '<system><cpu' > cut.xml
+for ask in "import cut.sh --from megatron --system h100-sxm" "import cut.yaml --from bridge --system h100-sxm" \
+    "import cut.xml --from nccl-topo --system h100-sxm" "import cut.xml --from nccl-tests --system h100-sxm" \
+    "import cut.yaml" "export --to megatron cut.yaml" "report cut.yaml" "draw pipeline cut.yaml" \
+    "search --model cut.yaml --system h100-sxm --gpus 8 --gbs 8 --seq 64"; do
+    cp kept kept.html; cp kept kept.svg; out=kept.yaml
+    case $ask in report*) out=kept.html;; draw*) out=kept.svg;; *) cp kept kept.yaml;; esac
+    expect 2 $ask -o $out
+    cmp -s kept $out || bad "a refused input harmed $out"
+done
 expect 1 export --to megatron --stack moefold --model tiny-moe --system h100-sxm --gpus 2 --seq 64 --gbs 4; says "our own executor"
 expect 2 export here --to hf --tp 2;                   says "--tp"
 
