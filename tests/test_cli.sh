@@ -121,6 +121,9 @@ answers 0 "curve[].value curve[].days curve[].usd curve[].tokens_per_s" predict 
 answers 0 "sensitivity[].key sensitivity[].gain sensitivity[].gain_per_unit sensitivity[].feasible" predict deepseek-v3-256-gb200 --sensitivity
 grep -q '"gain": -' out && bad "a better machine is slower"
 grep -q '"gain": 0.0[0-9]*[1-9]' out || bad "no better machine is faster"
+answers 0 "counsel[].about counsel[].says counsel[].flags" predict deepseek-v3-256-gb200
+answers 0 "counsel[].flags" search --model tiny-moe --system h100-sxm --gpus 12 --seq 64 --gbs 64 --top 1
+answers 0 "cost.billed_usd cost.idle_usd" predict deepseek-v3-256-gb200 --tokens 1e12 --price 4
 answers 0 "contention.step_s contention.longer contention.groups[].group contention.groups[].alone_s contention.groups[].shared_s" predict deepseek-v3-1024-h100 --contention dynamic
 expect 2 predict tiny-moe-8 --contention some;   says "--contention"
 # What a run's tokens chose, and a prediction under it.

@@ -3,6 +3,7 @@
 #include "sim/search.h"
 #include "tools/answer.h"
 #include "tools/args.h"
+#include "tools/counsel.h"
 #include "tools/objective.h"
 #include "tools/save.h"
 #include "tools/verb.h"
@@ -109,17 +110,23 @@ static void show(struct arena *a, const struct job *j, const struct search_resul
 
 /* With the rows of the other numbers of GPUs, if there are any. */
 static enum err tell(struct arena *a, const struct args *args, const struct search_flags *f, const struct job *j,
-                     const struct search_result *r, const struct objective_found *o, struct diag *d)
+                     const struct search_ask *ask, const struct search_result *r, const struct objective_found *o,
+                     struct diag *d)
 {
+    struct counsel_row counsel[COUNSEL_ROWS];
+    const int n_counsel = r->grids ? counsel_batch(counsel, a, j, ask, r) : 0;
+    const struct report_list advised = { counsel_cols, counsel_n_col, counsel, sizeof *counsel, n_counsel };
     const struct report_list rows = { objective_cols, objective_n_col, o->row, sizeof *o->row, o->n };
     if (args->json) {
         json_t *doc = document(a, j, r);
         json_object_set_new(doc, "objective", json_string(objective_names[f->objective]));
         json_object_set_new(doc, "by_gpus", report_rows(&rows));
+        json_object_set_new(doc, "counsel", report_rows(&advised));
         report_document(doc);
     } else {
         report_table("The best plan at each number of GPUs", &rows, -1);
         show(a, j, r, f->top);
+        report_table("The batch fits badly", &advised, -1);
     }
     if (!r->n_hit || !*f->out) return OK;
     const char *text = plan_text(a, &r->hit[0].plan);
@@ -142,7 +149,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct se
                      ? search_run(&r, a, j, &ask, d)
                      : objective_run(&o, a, args, (enum objective)f->objective, &ask, d);
     if (e == OK || e == ERR_NO) {
-        const enum err told = tell(a, args, f, o.job ? o.job : j, o.result ? o.result : &r, &o, d);
+        const enum err told = tell(a, args, f, o.job ? o.job : j, &ask, o.result ? o.result : &r, &o, d);
         if (told != OK) e = told;
     }
     objective_free(&o);

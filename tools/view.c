@@ -79,13 +79,15 @@ static const struct report_col place_cols[] = {
     { "link", "slowest link", REPORT_TEXT, offsetof(struct place_row, link) },
 };
 static const struct report_col cost_cols[] = {
-    { "days", "days", REPORT_TENTHS, offsetof(struct cost_row, days) },
-    { "gpu_hours", "GPU-hours", REPORT_WHOLE, offsetof(struct cost_row, gpu_hours) },
-    { "usd", "USD", REPORT_WHOLE, offsetof(struct cost_row, usd) },
-    { "idle_gpu_hours", "GPU-hours idle beside", REPORT_WHOLE, offsetof(struct cost_row, idle_gpu_hours) },
-    { "idle_usd", "USD for those", REPORT_WHOLE, offsetof(struct cost_row, idle_usd) },
-    { "goodput", "goodput", REPORT_SHARE, offsetof(struct cost_row, goodput) },
-    { "days_at_goodput", "days at that", REPORT_TENTHS, offsetof(struct cost_row, days_at_goodput) },
+    { "days", "days", REPORT_TENTHS, offsetof(struct bill, days) },
+    { "gpu_hours", "GPU-hours", REPORT_WHOLE, offsetof(struct bill, gpu_hours) },
+    { "usd", "USD", REPORT_WHOLE, offsetof(struct bill, usd) },
+    { "idle_gpu_hours", "GPU-hours idle beside", REPORT_WHOLE, offsetof(struct bill, idle_gpu_hours) },
+    { "idle_usd", "USD for those", REPORT_WHOLE, offsetof(struct bill, idle_usd) },
+    { "billed_usd", "USD billed", REPORT_WHOLE, offsetof(struct bill, billed_usd) },
+    { "goodput", "goodput", REPORT_SHARE, offsetof(struct bill, goodput) },
+    { "days_at_goodput", "days at that", REPORT_TENTHS, offsetof(struct bill, days_at_goodput) },
+    { "billed_usd_at_goodput", "USD at that", REPORT_WHOLE, offsetof(struct bill, billed_usd_at_goodput) },
 };
 /* ---- collecting ---- */
 
@@ -204,12 +206,8 @@ static void collect_groups(struct view *v, struct arena *a, const struct program
 static void collect_cost(struct view *v, const struct view_ask *f)
 {
     const double price = f->price_usd_per_h > 0 ? f->price_usd_per_h : v->job->system.price_usd_per_h;
-    const double hours = f->tokens / (v->r.tokens_per_s_gpu * v->job->plan.gpus) / 3600;
-    struct cost_row *c = &v->cost;
-    *c = (struct cost_row){ .days = hours / 24, .gpu_hours = hours * v->job->plan.gpus, .goodput = f->goodput,
-                            .idle_gpu_hours = hours * v->idle_gpus, .days_at_goodput = hours / 24 / f->goodput };
-    c->usd = price > 0 ? c->gpu_hours * price : (double)NAN;
-    c->idle_usd = price > 0 ? c->idle_gpu_hours * price : (double)NAN;
+    const int gpus = v->job->plan.gpus;
+    v->cost = bill_of(f->tokens, v->r.tokens_per_s_gpu * gpus, gpus, v->idle_gpus, price, f->goodput);
 }
 
 /* Of the tokens given, or of 1e12. */
@@ -226,6 +224,8 @@ static struct vary_cost curve_cost(const struct view_ask *f)
 #define SHARED(v)                                                                                                  \
     (&(struct report_list){ contention_cols, contention_n_col, (v)->contention.row, sizeof(struct contention_row),      \
                             (v)->contention.n })
+#define COUNSEL(v)                                                                                                 \
+    (&(struct report_list){ counsel_cols, counsel_n_col, (v)->counsel, sizeof(struct counsel_row), (v)->n_counsel })
 #define ADVICE(v) (&(struct report_list){ advice_cols, advice_n_col, (v)->advice.row, sizeof *(v)->advice.row, (v)->advice.n })
 
 static json_t *advice_json(const struct view *v)
@@ -309,6 +309,7 @@ json_t *view_document(const struct view *v, struct arena *a, const struct view_a
                                     report_real(v->contention.longer), "last_stage", v->contention.last_stage, "groups",
                                     report_rows(SHARED(v))));
     json_object_set_new(doc, "advice", r->feasible ? json_null() : advice_json(v));
+    json_object_set_new(doc, "counsel", report_rows(COUNSEL(v)));
     return doc;
 }
 
@@ -336,6 +337,7 @@ int view_tables(struct view_table t[VIEW_TABLES], const struct view *v, struct a
     put(t, &n, arena_printf(a, "Placement: %d NVLink domain(s), %d of %d GPUs used in each, %d left idle", v->domains,
                             v->job->plan.domain_gpus, v->job->system.domain, v->idle_gpus),
         ROWS(place_cols, v->place, v->n_place), -1);
+    put(t, &n, "What fits badly, or needs a word to others", COUNSEL(v), -1);
     put(t, &n, arena_printf(a, "Varied: %s; days and USD of %.4g tokens", f->vary, curve_cost(f).tokens),
         CURVE(v), -1);
     put(t, &n, "One figure of the system a tenth better at a time", BETTER(v), -1);
@@ -393,6 +395,7 @@ enum err view_collect(struct view *v, struct program *pr, struct arena *a, const
     collect_groups(v, a, pr);
     collect_cost(v, f);
     if (*f->vary) TRY(vary_curve(&v->curve, &v->n_curve, a, args, f->vary, &c, d));
+    v->n_counsel = counsel_plan(v->counsel, a, j, &v->r);
     if (f->contention) TRY(contention_of(&v->contention, pr, j, v->r.step_s, d));
     if (f->sensitivity) v->n_better = sensitivity_of(v->better, a, j, &v->r);
     if (!v->r.feasible) advice_of(&v->advice, a, args, j, &v->r);

@@ -3,7 +3,9 @@
 #define TOOLS_VIEW_H
 #include "tools/advice.h"
 #include "tools/answer.h"
+#include "tools/bill.h"
 #include "tools/contention.h"
+#include "tools/counsel.h"
 #include "tools/range.h"
 #include "tools/sensitivity.h"
 #include "tools/vary.h"
@@ -15,7 +17,6 @@ struct stage_row { int32_t stage; struct predict_stage part; const char *mark; }
 struct time_row { const char *line; double s, share; };
 struct comm_row { const char *group, *op, *link; double bytes, total_s, exposed_s; };
 struct place_row { const char *group, *link; struct place at; };
-struct cost_row { double days, gpu_hours, usd, idle_gpu_hours, idle_usd, goodput, days_at_goodput; };
 struct load_row { double imbalance, mean, most, dropped, lost_s; int32_t rank; };
 
 struct view {
@@ -30,10 +31,11 @@ struct view {
     struct comm_row comm[GROUP_COUNT]; int n_comm;
     struct place_row place[GROUP_COUNT]; int n_place;
     int32_t domains, idle_gpus;
-    struct cost_row cost;
+    struct bill cost;
     struct vary_row *curve; int n_curve;
     struct sensitivity_row better[SENSITIVITY_ROWS]; int n_better;
     struct contention contention;           /* where links are shared as ops meet, when asked for */
+    struct counsel_row counsel[COUNSEL_ROWS]; int n_counsel;
     struct advice advice;                   /* of a plan that does not fit */
 };
 
@@ -46,7 +48,7 @@ enum err view_collect(struct view *v, struct program *pr, struct arena *a, const
                       const struct view_ask *f, struct diag *d);
 /* The tables that have rows, in order of interest; `mark`: the row that stands out, -1: none. Returns how many. */
 struct view_table { const char *heading; struct report_list list; int mark; };
-enum { VIEW_TABLES = 9 };
+enum { VIEW_TABLES = 10 };
 int view_tables(struct view_table t[VIEW_TABLES], const struct view *v, struct arena *a, const struct view_ask *f);
 void view_show(const struct view *v, struct arena *a, const struct view_ask *f);
 json_t *view_document(const struct view *v, struct arena *a, const struct view_ask *f);
