@@ -178,11 +178,24 @@ static void survey_walk(struct survey *v, const struct picture *s, int n, int ti
     }
 }
 
+/* Where folding left domains of one rank, or groups of one, all groups are alike: every member is in a domain of its
+ * own. Always so with powers of two. */
+static int survey_alike(struct survey *v, const struct picture *s)
+{
+    const int n = s->axes.size[0] * s->axes.size[1];
+    const struct split x = { n, 1, 1, 1 };
+    if (s->domain > 1 && n > 1) return 0;
+    survey_add(v, &x, s->weight, s->ranks / n * s->copies);
+    if (n > 1) v->worst.nic_share = s->copies;
+    return 1;
+}
+
 static struct place place_axes(const struct job *j, enum group g)
 {
     const struct picture s = picture_of(&j->plan, fold_axes_of(j, g));
     const int period = picture_period(&s);
     struct survey v = { .worst.same_rail = 1 };
+    if (survey_alike(&v, &s)) return survey_end(&v, fold_size(j, g));
     survey_walk(&v, &s, period, s.ranks / period);
     survey_walk(&v, &s, s.ranks % period, 1);
     return survey_end(&v, fold_size(j, g));
@@ -214,6 +227,17 @@ static void survey_pairs(struct survey *v, const struct job *j, enum group g, co
     }
 }
 
+/* Where folding left domains of one rank, the two of a pair are never in one: one pipeline stands for all. */
+static int survey_apart(struct survey *v, const struct job *j, enum group g, const struct picture *s)
+{
+    const struct split x = { 2, 1, 1, 1 };
+    if (s->domain > 1) return 0;
+    for (int stage = 0; stage < j->plan.pp; stage++)
+        if (partner(j, g, stage) >= 0) survey_add(v, &x, 1, s->ranks / j->plan.pp * s->copies);
+    v->worst.nic_share = s->copies;
+    return 1;
+}
+
 static struct place place_pairs(const struct job *j, enum group g)
 {
     const struct fold_axes pipe = fold_axes_of(j, GROUP_PP);
@@ -222,6 +246,7 @@ static struct place place_pairs(const struct job *j, enum group g)
     divide(&s, s.copies);
     const int period = picture_period(&s);
     struct survey v = { .worst.same_rail = 1 };
+    if (survey_apart(&v, j, g, &s)) return survey_end(&v, 2);
     survey_pairs(&v, j, g, &s, period, s.ranks / period);
     survey_pairs(&v, j, g, &s, s.ranks % period, 1);
     return survey_end(&v, 2);
