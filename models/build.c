@@ -208,6 +208,8 @@ static void chunk_ops(struct build *b, struct body *y, int pipe)
     build_beside(b, c->fwd, c->reduce);
     build_bucket_reduce(b);
     c->end = pr->n_op;
+    build_bucket_gather(b);
+    c->gathered = pr->n_op;
 }
 
 void program_build(struct program *pr, struct arena *a, const struct job *j)

@@ -21,7 +21,11 @@ int build_constant(struct build *b, enum param_name name, int rows, int cols);
 void build_bucket_close(struct build *b);
 /* Gradient reduction of the current chunk's buckets, flagged OP_REDUCE. */
 void build_bucket_reduce(struct build *b);
-/* The same for input tables that two stages hold: part of the optimizer pass of the current stage. */
+/* Gathers of the current chunk's parameters, and what follows them, where they go under its first forward (plan.dp_overlap). */
+void build_bucket_gather(struct build *b);
+/* Whether a bucket's gradients are zeroed there: its weights are gathered in their memory. */
+int build_bucket_zeroed_late(const struct build *b, const struct bucket *k);
+/* Reduction of input tables that two stages hold: part of the optimizer pass of the current stage. */
 void build_bucket_reduce_tables(struct build *b);
 
 /* ---- build_shard.c: units of buckets that are cut over who shares them; nothing where none is ---- */

@@ -259,6 +259,36 @@ void build_bucket_reduce(struct build *b)
     b->flags = 0;
 }
 
+int build_bucket_zeroed_late(const struct build *b, const struct bucket *k)
+{
+    return b->j->plan.dp_overlap == DP_OVERLAP_BOTH && program_root(b->pr, k->w) == k->g;
+}
+
+/* Megatron-LM core/distributed/param_and_grad_buffer.py: buckets in the order in which forward needs them. What comes in the
+ * memory of gradients is copied from there before they begin anew. */
+void build_bucket_gather(struct build *b)
+{
+    const struct program *pr = b->pr;
+    if (b->j->plan.dp_overlap != DP_OVERLAP_BOTH) return;
+    b->half = HALF_STEP;
+    b->part = 0;
+    for (int i = 0; i < pr->n_bucket; i++) {
+        const struct bucket k = pr->bucket[i];
+        const enum group share = (enum group)k.share_group;
+        if (k.chunk != b->chunk || k.whole || pr->group_size[share] < 2) continue;
+        b->layer = k.layer;
+        emit(b, OP_PARAM_GATHER, emit_stream(b, share), share, (struct io){ .add = { k.w } });
+    }
+    emit_quantize_weights(b);
+    for (int i = 0; i < pr->n_bucket; i++) {
+        const struct bucket k = pr->bucket[i];
+        if (k.chunk != b->chunk || !build_bucket_zeroed_late(b, &k)) continue;
+        b->layer = k.layer;
+        emit(b, OP_ZERO, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k.g } });
+    }
+    b->layer = -1;
+}
+
 void build_bucket_reduce_tables(struct build *b)
 {
     for (int i = 0; i < b->pr->n_bucket; i++) {

@@ -1,6 +1,7 @@
 /* The optimizer pass of a stage: gradient norm over all ranks, then each rank updates its part of every
  * bucket (distributed optimizer, ZeRO-1) and the parts are gathered. The metric (losses, square sum) is
- * reduced over the world in one call. */
+ * reduced over the world in one call. Where gathers go under the next forward they are the chunk's
+ * (build_bucket.c). */
 #include "models/build.h"
 
 /* Who holds all of a bucket that each updates a part of. */
@@ -32,6 +33,13 @@ static void send_gradient(struct build *b, const struct bucket *k)
     emit(b, OP_OFFLOAD, STREAM_D2H, holders(k), (struct io){ .write = { k->host_g }, .read = { k->g } });
 }
 
+static void gather(struct build *b, const struct bucket *k)
+{
+    const enum group share = holders(k);
+    if (b->pr->group_size[share] > 1 && b->j->plan.dp_overlap != DP_OVERLAP_BOTH)
+        emit(b, OP_PARAM_GATHER, emit_stream(b, share), share, (struct io){ .add = { k->w } });
+}
+
 static void update_on_host(struct build *b, const struct bucket *k)
 {
     const enum group share = holders(k);
@@ -42,8 +50,7 @@ static void update_on_host(struct build *b, const struct bucket *k)
     emit(b, OP_RELOAD, STREAM_H2D, GROUP_NONE,
          (struct io){ .write = { k->master }, .read = { k->host_master } });
     emit(b, OP_CAST, STREAM_COMPUTE, share, (struct io){ .add = { k->w }, .read = { k->master } });
-    if (b->pr->group_size[share] > 1)
-        emit(b, OP_PARAM_GATHER, emit_stream(b, share), share, (struct io){ .add = { k->w } });
+    gather(b, k);
 }
 
 static void update(struct build *b, const struct bucket *k)
@@ -57,8 +64,7 @@ static void update(struct build *b, const struct bucket *k)
     else
         emit(b, OP_SGD, STREAM_COMPUTE, share,
              (struct io){ .add = { k->w, k->master }, .read = { k->g, metric } });
-    if (b->pr->group_size[share] > 1)
-        emit(b, OP_PARAM_GATHER, emit_stream(b, share), share, (struct io){ .add = { k->w } });
+    gather(b, k);
 }
 
 static void at_end(struct build *b)
@@ -84,7 +90,7 @@ static void at_start(struct build *b)
     emit(b, OP_ZERO, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { b->pr->metric + b->stage } });
     for (int i = 0; i < b->pr->n_bucket; i++) {
         const struct bucket k = b->pr->bucket[i];
-        if (k.stage != b->stage) continue;
+        if (k.stage != b->stage || build_bucket_zeroed_late(b, &k)) continue;
         b->layer = k.layer;
         emit(b, OP_ZERO, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k.g } });
     }

@@ -86,7 +86,7 @@ int  emit_gather_input(struct build *b, int x);
 int  emit_gather_ahead(struct build *b, int x);
 /* Autograd's reference to what was gathered so, until the function returns; of low precision it has the copies alone. */
 void emit_hold_gathered(struct build *b, int x);
-void emit_quantize_weights(struct build *b);            /* of the current stage, once a step */
+void emit_quantize_weights(struct build *b);            /* those of the current stage since the last call, once a step */
 /* Ops [from, to), all that a chunk has: those that make copies no longer write what only the copies' readers wanted. */
 void emit_copy_settle(struct build *b, int from, int to);
 /* ---- routed ---- */

@@ -150,8 +150,19 @@ void emit_hold_gathered(struct build *b, int x)
 
 void emit_quantize_weights(struct build *b)
 {
-    for (int w = b->low_weights; w; w = b->copies[w].next) {
-        if (b->pr->buf[w].stage != b->stage) continue;
+    int32_t first = 0, *rest = &b->low_weights;
+    for (int32_t w = b->low_weights, next; w; w = next) {   /* newest first; made in the order in which they were met */
+        next = b->copies[w].next;
+        if (b->pr->buf[w].stage != b->stage) {
+            *rest = w;
+            rest = &b->copies[w].next;
+        } else {
+            b->copies[w].next = first;
+            first = w;
+        }
+    }
+    *rest = 0;
+    for (int w = first; w; w = b->copies[w].next) {
         const int op = quantize(b, w);
         for (int axis = 0; axis <= AXIS_COLUMNS; axis++)
             b->pr->op[op].io.write[axis] = b->copies[w].copy[axis];

@@ -63,6 +63,8 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("dispatcher", NAME, dispatcher, stack_dispatchers, plan_auto, 0, 0, "auto",                            \
       "how tokens reach experts; auto: the stack's")                                                         \
     X("ep-overlap", BOOL, ep_overlap, 0, 0, 0, 1, "0", "1: expert exchange under the other half (fwd-bwd)")  \
+    X("dp-overlap", NAME, dp_overlap, stack_dp_overlaps, plan_auto, 0, 0, "auto",                            \
+      "gradients reduced under the last backward, parameters gathered under the first forward; auto: the stack's") \
     X("tp-overlap", BOOL, tp_overlap, 0, 0, 0, 1, "0",                                                       \
       "1: gathers and scatters over tp go in pieces under the product that reads or makes them")             \
     X("split-wgrad", BOOL, split_wgrad, 0, 0, 0, 1, "0", "1: weight gradients are passes of their own")      \

@@ -34,6 +34,7 @@ struct plan {
     int32_t cp_comm;                                /* enum cp_comm                                              */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
     int32_t graph;                                  /* bits 1 << enum graph; -1: the stack's                     */
+    int32_t dp_overlap;                             /* enum dp_overlap; -1: the stack's                          */
     int32_t tp_overlap;                             /* gathers and scatters over tp in pieces under their products */
     int32_t sp;                                     /* sequence parallel; -1: when tp > 1                        */
     int32_t mtp;                                    /* -1: as in the model                                       */

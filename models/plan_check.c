@@ -46,7 +46,7 @@ static enum err check_ranges(const struct plan *p, struct diag *d)
         { "grads", p->grads, 0, STATE_BF16 }, { "moments", p->moments, 0, STATE_FP8 },
         { "master", p->master, 0, MASTER_REMAINDER }, { "fp8-param-gather", p->fp8_param_gather, 0, 1 },
         { "high-first", p->high_first, 0, 1000 }, { "high-last", p->high_last, 0, 1000 },
-        { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 }, { "fsdp", p->fsdp, 0, 1 }, { "tp-overlap", p->tp_overlap, 0, 1 },
+        { "recompute", p->recompute, 0, (2 << RECOMPUTE_FULL) - 1 }, { "sp", p->sp, 0, 1 }, { "fsdp", p->fsdp, 0, 1 }, { "tp-overlap", p->tp_overlap, 0, 1 }, { "dp-overlap", p->dp_overlap, 0, DP_OVERLAP_NONE },
         { "ep-overlap", p->ep_overlap, 0, 1 }, { "split-wgrad", p->split_wgrad, 0, 1 }, { "mtp", p->mtp, 0, MODEL_MTP },
     };
     for (int i = 0; i < LEN(row); i++)
@@ -303,6 +303,9 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
     TRY(offered(s, "dispatcher", s->dispatchers, p->dispatcher, stack_dispatchers, d));
     for (int r = 0; r <= RECOMPUTE_FULL; r++)
         if (p->recompute >> r & 1) TRY(offered(s, "recompute", s->recomputes, r, stack_recomputes, d));
+    if (s->runs && p->dp_overlap == DP_OVERLAP_BOTH)
+        return fail(d, ERR_LIMIT, "dp-overlap both is not built in stack %s yet: set grads, or take a stack that is only "
+                    "predicted", s->name);
     if (p->split_wgrad && !s->split_wgrad)
         return fail(d, ERR_CONFIG,
                     "split-wgrad 1 is not offered by stack %s: set it to 0, or choose another stack", s->name);
@@ -407,6 +410,7 @@ static void fill_options(struct job *j)
     if (p->schedule == SCHEDULE_FWD_BWD) p->ep_overlap = 1;
     if (p->vpp_group == 0) p->vpp_group = p->pp;
     if (p->dispatcher < 0) p->dispatcher = j->stack.dispatcher;
+    if (p->dp_overlap < 0) p->dp_overlap = j->stack.dp_overlap;
     if (p->graph < 0) p->graph = plan_graph_default(j);
     if (p->sp < 0) p->sp = p->tp > 1;
     if (p->grads < 0)

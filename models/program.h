@@ -9,11 +9,13 @@ enum pass_kind { PASS_START, PASS_FWD, PASS_BWD, PASS_BWD_INPUT, PASS_BWD_WEIGHT
                  PASS_COUNT };
 const char *program_pass_name(enum pass_kind k);
 
-struct pass  { uint8_t kind; int16_t chunk[2]; int32_t first, n; };    /* order[first ..]: op ids in issue order. chunk of the FWD
+struct pass  { uint8_t kind, gathers; int16_t chunk[2]; int32_t first, n; };  /* order[first ..]: op ids in issue order. gathers: of
+                                                                           parameters, under the FWD half. chunk of the FWD
                                                                            half, of the BWD half; START, OPTIM: the stage in chunk[0] */
 struct step  { int32_t pass, micro[2]; };       /* micro-batch of the FWD half and of the BWD half, or -1             */
-struct chunk {                                  /* op ids: [fwd, bwd) [bwd, reduce) [reduce, end); boundary buffers   */
-    int32_t fwd, bwd, reduce, end;
+struct chunk {                                  /* op ids: [fwd, bwd) [bwd, reduce) [reduce, end) [end, gathered): what
+                                                   the step's first forward does once; boundary buffers               */
+    int32_t fwd, bwd, reduce, end, gathered;
     int32_t x_in, x_out, dy_in, dx_out;         /* 0 where a chunk begins with the embedding or ends with the loss    */
 };
 struct stage { int32_t optim, start, end; };    /* op ids: [optim, start) once at the end, [start, end) at the start  */

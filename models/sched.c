@@ -9,18 +9,20 @@ struct slot { int32_t micro, v; };  /* one chunk-forward: micro-batch, and which
 
 struct sched {                      /* what the functions below share while one program is built */
     struct program *pr;
-    int32_t pp, vpp, n_slot, group, merged, split;
+    int32_t pp, vpp, n_slot, group, merged, split, late;    /* late: reductions in OPTIM */
     int32_t room_pass, room_order, room_step;
     struct slot *slot;              /* forward order; backward takes the same with v mirrored */
     int32_t *after; /* by REDUCE op: the backward op it is spliced in after; 0: left to OPTIM */
     int32_t stage;                  /* being scheduled */
-    int32_t *made; /* its passes by (kind, v of the FWD half, v of the BWD half), -1: not yet */
+    int32_t *made; /* its passes by (kind, v of the FWD half, v of the BWD half, gathers), -1: not yet */
+    int32_t *maker; /* by root buffer: the once-a-step op of a chunk that writes it; 0: none */
+    int32_t once, once_end;         /* such ops still to push before those that need them */
     struct slot weight;             /* BWD_WEIGHT still to run; micro -1: none */
 };
 
 /* ---- what passes contain ---- */
 
-static void sched_push(struct sched *s, int op)
+static void sched_append(struct sched *s, int op)
 {
     struct program *pr = s->pr;
     if (pr->n_order == s->room_order) {
@@ -29,6 +31,30 @@ static void sched_push(struct sched *s, int op)
             arena_grow(pr->arena, pr->order, (size_t)pr->n_order, (size_t)s->room_order, sizeof *pr->order);
     }
     pr->order[pr->n_order++] = op;
+}
+
+/* Before an op come the once-a-step ops that make what it reads, and those before these. */
+static void sched_push(struct sched *s, int op)
+{
+    for (int i = 0; i < OP_READS && s->once < s->once_end; i++) {
+        const int32_t made = s->maker[program_root(s->pr, s->pr->op[op].io.read[i])];
+        while (s->once < s->once_end && s->once <= made) sched_append(s, s->once++);
+    }
+    sched_append(s, op);
+}
+
+/* What the step's first forward of a chunk does once. Gathers are issued at once; copies, on the stream of compute, where
+ * they are needed, or all of them would wait for the last gather. */
+static void sched_open_once(struct sched *s, const struct chunk *c)
+{
+    s->once = c->end;
+    s->once_end = c->gathered;
+    while (s->once < s->once_end && s->pr->op[s->once].kind == OP_PARAM_GATHER) sched_append(s, s->once++);
+}
+
+static void sched_close_once(struct sched *s)
+{
+    while (s->once < s->once_end) sched_append(s, s->once++);
 }
 
 static void sched_push_range(struct sched *s, int from, int to)
@@ -101,6 +127,24 @@ static void sched_push_ops(struct sched *s, enum pass_kind kind, const struct ch
 
 /* ---- where reductions go ---- */
 
+static int sched_warmup(const struct sched *s, int stage)
+{
+    const int behind = s->pp - 1 - stage;
+    const int n = (s->vpp == 1 ? behind : 2 * behind + (s->vpp - 1) * s->group) + s->merged;
+    return n < s->n_slot ? n : s->n_slot;
+}
+
+/* Whether the last micro-batch's backward of a chunk is a pass of its own: merged, it comes `warmup` slots later and
+ * meets a forward unless these are over. */
+static int sched_ends_alone(const struct sched *s, int chunk)
+{
+    const int v = s->vpp - 1 - chunk / s->pp;
+    for (int k = 0; k < s->n_slot && s->merged; k++)
+        if (s->slot[k].micro == s->pr->n_micro - 1 && s->slot[k].v == v)
+            return k + sched_warmup(s, chunk % s->pp) >= s->n_slot;
+    return 1;
+}
+
 /* The gradient that an op adds to, or 0. */
 static int sched_gradient(const struct program *pr, int op)
 {
@@ -136,19 +180,31 @@ static void sched_place_reduces(struct sched *s)
 {
     const struct program *pr = s->pr;
     s->after = arena_alloc(pr->arena, (size_t)pr->n_op * sizeof *s->after);
-    if (s->split || s->merged) return;
+    if (s->split || s->late) return;
     int32_t *last = sched_last_adds(pr);
     for (int c = 0; c < pr->n_chunk; c++)
         for (int r = pr->chunk[c].reduce; r < pr->chunk[c].end; r++) {
             const int g = sched_gradient(pr, r), group = pr->op[r].group;
             if (group == GROUP_EMBED || group == GROUP_WORLD) last[g] = -1;
-            else if (g && sched_has(&pr->chunk[c], last[g])) s->after[r] = last[g];
+            else if (g && sched_has(&pr->chunk[c], last[g]) && sched_ends_alone(s, c)) s->after[r] = last[g];
         }
+}
+
+/* maker[root]: the op of a chunk's once-a-step ones that writes it. */
+static int32_t *sched_makers(const struct program *pr)
+{
+    int32_t *maker = arena_alloc(pr->arena, (size_t)pr->n_buf * sizeof *maker);
+    for (int c = 0; c < pr->n_chunk; c++)
+        for (int op = pr->chunk[c].end; op < pr->chunk[c].gathered; op++)
+            for (int i = 0; i < OP_WRITES; i++)
+                if (pr->op[op].kind != OP_ZERO) maker[program_root(pr, pr->op[op].io.write[i])] = op;
+    maker[0] = 0;
+    return maker;
 }
 
 /* ---- which passes a stage takes ---- */
 
-static int sched_pass_make(struct sched *s, enum pass_kind kind, int vf, int vb)
+static int sched_pass_make(struct sched *s, enum pass_kind kind, int vf, int vb, int gathers)
 {
     struct program *pr = s->pr;
     if (pr->n_pass == s->room_pass) {
@@ -160,8 +216,10 @@ static int sched_pass_make(struct sched *s, enum pass_kind kind, int vf, int vb)
     const int f = whole ? s->stage : vf < 0 ? -1 : vf * s->pp + s->stage;
     const int b = vb < 0 ? -1 : vb * s->pp + s->stage;
     const int first = pr->n_order;
+    if (gathers) sched_open_once(s, &pr->chunk[f]);
     sched_push_ops(s, kind, f < 0 ? NULL : &pr->chunk[f], b < 0 ? NULL : &pr->chunk[b]);
-    pr->pass[pr->n_pass] = (struct pass){ .kind = (uint8_t)kind, .chunk = { (int16_t)f, (int16_t)b },
+    sched_close_once(s);
+    pr->pass[pr->n_pass] = (struct pass){ .kind = (uint8_t)kind, .gathers = (uint8_t)gathers, .chunk = { (int16_t)f, (int16_t)b },
                                           .first = first, .n = pr->n_order - first };
     return pr->n_pass++;
 }
@@ -170,8 +228,10 @@ static int sched_pass_make(struct sched *s, enum pass_kind kind, int vf, int vb)
 static void sched_step(struct sched *s, enum pass_kind kind, struct slot f, struct slot b)
 {
     struct program *pr = s->pr;
-    int32_t *made = &s->made[((int)kind * (s->vpp + 1) + f.v + 1) * (s->vpp + 1) + b.v + 1];
-    if (*made < 0) *made = sched_pass_make(s, kind, f.v, b.v);
+    const struct chunk *c = f.v < 0 ? NULL : &pr->chunk[f.v * s->pp + s->stage];
+    const int gathers = c && f.micro == 0 && c->gathered > c->end;
+    int32_t *made = &s->made[(((int)kind * (s->vpp + 1) + f.v + 1) * (s->vpp + 1) + b.v + 1) * 2 + gathers];
+    if (*made < 0) *made = sched_pass_make(s, kind, f.v, b.v, gathers);
     assert(pr->n_step[s->stage] < s->room_step);
     pr->step[s->stage][pr->n_step[s->stage]++] = (struct step){ *made, { f.micro, b.micro } };
 }
@@ -186,16 +246,9 @@ static void sched_weight(struct sched *s)
 
 static void sched_backward(struct sched *s, struct slot b)
 {
-    const int last = b.micro == s->pr->n_micro - 1 && !s->merged;
+    const int last = b.micro == s->pr->n_micro - 1;
     sched_step(s, s->split ? PASS_BWD_INPUT : last ? PASS_BWD_LAST : PASS_BWD, sched_none, b);
     if (s->split) s->weight = b;
-}
-
-static int sched_warmup(const struct sched *s)
-{
-    const int behind = s->pp - 1 - s->stage;
-    const int n = (s->vpp == 1 ? behind : 2 * behind + (s->vpp - 1) * s->group) + s->merged;
-    return n < s->n_slot ? n : s->n_slot;
 }
 
 static struct slot sched_mirror(const struct sched *s, int k)
@@ -223,13 +276,13 @@ static void sched_slot(struct sched *s, int k, int warmup)
 static void sched_stage(struct sched *s, int stage)
 {
     struct program *pr = s->pr;
-    const int n_made = PASS_COUNT * (s->vpp + 1) * (s->vpp + 1);
+    const int n_made = PASS_COUNT * (s->vpp + 1) * (s->vpp + 1) * 2;
     s->stage = stage;
     s->weight = sched_none;
     for (int k = 0; k < n_made; k++) s->made[k] = -1;
     pr->step[stage] = arena_alloc(pr->arena, (size_t)s->room_step * sizeof **pr->step);
     sched_step(s, PASS_START, sched_none, sched_none);
-    const int warmup = sched_warmup(s);
+    const int warmup = sched_warmup(s, stage);
     for (int k = 0; k < s->n_slot + warmup; k++) sched_slot(s, k, warmup);
     sched_step(s, PASS_OPTIM, sched_none, sched_none);
 }
@@ -263,6 +316,7 @@ void sched_build(struct program *pr, const struct job *j)
         .pr = pr, .pp = pp, .vpp = vpp, .n_slot = pr->n_micro * vpp,
         .group = vpp == 1 ? pr->n_micro : j->plan.vpp_group > 0 ? j->plan.vpp_group : pp,
         .merged = j->plan.schedule == SCHEDULE_FWD_BWD, .split = j->plan.split_wgrad != 0,
+        .late = j->plan.dp_overlap == DP_OVERLAP_NONE,
         .room_step = 3 * pr->n_micro * vpp + 2,     /* forward, backward, weight gradient; START, OPTIM */
     };
     pr->lead = sched_lead(&s);
@@ -271,7 +325,8 @@ void sched_build(struct program *pr, const struct job *j)
     pr->order = NULL;
     pr->step = arena_alloc(pr->arena, (size_t)pp * sizeof *pr->step);
     pr->n_step = arena_alloc(pr->arena, (size_t)pp * sizeof *pr->n_step);
-    s.made = arena_alloc(pr->arena, (size_t)(PASS_COUNT * (vpp + 1) * (vpp + 1)) * sizeof *s.made);
+    s.made = arena_alloc(pr->arena, (size_t)(PASS_COUNT * (vpp + 1) * (vpp + 1) * 2) * sizeof *s.made);
+    s.maker = sched_makers(pr);
     sched_slots(&s);
     sched_place_reduces(&s);
     for (int stage = 0; stage < pp; stage++) sched_stage(&s, stage);

@@ -2,7 +2,8 @@
  * 1F1B, interleaved 1F1B with groups of vpp_group micro-batches (Megatron-LM schedules.py: warm-up
  * 2 (pp - 1 - stage) + (vpp - 1) group chunk-forwards, +1 for FWD_BWD; pp - 1 - stage when vpp is 1), FWD_BWD pairs.
  * With split_wgrad a backward is BWD_INPUT, its BWD_WEIGHT follows after the next forward. The last backward of a chunk
- * is BWD_LAST (gradient reduction under it) unless backward is split or merged: then OPTIM does the reduction. */
+ * is BWD_LAST (gradient reduction under it) unless backward is split or meets a forward, or the plan says otherwise: then
+ * OPTIM does the reduction. */
 #ifndef MODELS_SCHED_H
 #define MODELS_SCHED_H
 #include "models/program.h"

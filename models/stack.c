@@ -12,6 +12,7 @@ const char *const stack_graphs[] = { "attn", "mlp", "moe", "moe_router", "moe_pr
 const char *const stack_offloads[] = { "none", "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm",
                                        "expert_fc1", "moe_act", "layers", "optimizer", NULL };
 static const char *const stack_hold_rows[] = { "none", "combined", "whole", NULL };
+const char *const stack_dp_overlaps[] = { "grads", "both", "none", NULL };
 static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-grad", NULL };
 
 /* key, type, field, names, unit, lowest, highest, default (0: required), help */
@@ -54,6 +55,8 @@ static const char *const stack_cross_entropies[] = { "split", "inplace", "fp32-g
       "1: collectives over tp may go in pieces under products")                                              \
     X("async_tp", BOOL, async_tp, 0, NONE, 0, 1, "0",                                                        \
       "1: backward gathers a linear's input under its data gradient")                                        \
+    X("dp_overlap", NAME, dp_overlap, stack_dp_overlaps, NONE, 0, 0, "grads",                                \
+      "grads: reduced under the last backward; both: and parameters gathered under the first forward")       \
     X("grad_fp32", BOOL, grad_fp32, 0, NONE, 0, 1, 0, "1: main gradients are fp32 in bf16 training")         \
     X("rings", INT, rings, 0, NONE, 0, 1024, "0",                                                            \
       "rings of a collective over several domains, each out by one NIC; 0: one a NIC")                       \

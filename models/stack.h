@@ -24,10 +24,12 @@ enum cross_entropy { CROSS_ENTROPY_SPLIT, CROSS_ENTROPY_INPLACE, CROSS_ENTROPY_F
 enum graph { GRAPH_ATTN, GRAPH_MLP, GRAPH_MOE, GRAPH_MOE_ROUTER, GRAPH_MOE_PREPROCESS, GRAPH_MAMBA, GRAPH_FULL_LAYER,
              GRAPH_FULL };
 /* Activations that may wait on the host: inputs that modules keep, all that layers keep; the optimizer's share of states. */
+/* Which collectives over replicas go under compute: reductions of gradients, and gathers of parameters; or neither. */
+enum dp_overlap { DP_OVERLAP_GRADS, DP_OVERLAP_BOTH, DP_OVERLAP_NONE };
 enum offload { OFFLOAD_NONE, OFFLOAD_ATTN_NORM, OFFLOAD_QKV_LINEAR, OFFLOAD_CORE_ATTN, OFFLOAD_ATTN_PROJ, OFFLOAD_MLP_NORM,
                OFFLOAD_EXPERT_FC1, OFFLOAD_MOE_ACT, OFFLOAD_LAYERS, OFFLOAD_OPTIMIZER, OFFLOAD_COUNT };
 extern const char *const stack_schedules[], *const stack_recomputes[], *const stack_dispatchers[], *const stack_cp_comms[],
-    *const stack_graphs[], *const stack_offloads[];
+    *const stack_graphs[], *const stack_offloads[], *const stack_dp_overlaps[];
 
 /* What one op of ours is in this software: kernels, and the framework's calls around them (a tensor op that autograd
  * sees, a module, a function in Python: dearer than a launch). each, each_call: of both, more for every local expert.
@@ -59,6 +61,7 @@ struct stack {
     int32_t grad_fp32;                      /* main gradients fp32 also when the plan trains in bf16                  */
     int32_t moe_overlap;                    /* the shared expert runs under the dispatch, FC1's weight gradient under the combine */
     int32_t sync_experts;                   /* exchanges of experts are in order with compute, unless passes are woven */
+    int32_t dp_overlap;                     /* enum dp_overlap, the default                                            */
     int32_t tp_overlap;                     /* collectives over tp may go in pieces under products                    */
     int32_t async_tp;                       /* backward gathers a linear's input over tp under its data gradient      */
     /* what it keeps in memory: an OP_HOLD or a buffer of the program each */

@@ -337,6 +337,7 @@ static void once_read(struct search_once *v, const struct built *t, int skip_tab
 {
     for (int i = t->pr.chunk[0].reduce; i < t->pr.stage[0].end; i++) {
         const struct op *o = &t->pr.op[i];
+        if (o->kind == OP_PARAM_GATHER && i < t->pr.stage[0].optim) continue;   /* under the next forward */
         double *sum = once_of(v, (enum op_kind)o->kind);
         if (sum && once_counts(&t->pr, o, skip_table)) *sum += t->op_s[i];
         if (o->kind == OP_ALL_REDUCE && o->group == GROUP_WORLD) v->world_s = t->op_s[i];

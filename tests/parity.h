@@ -115,7 +115,7 @@ static inline struct job parity_job(const struct fold *f, int seed, enum optimiz
                         .pp = f->pp, .vpp = f->vpp, .etp = f->etp, .ep = f->ep, .schedule = -1,
                         .vpp_group = f->group, .mbs = f->mbs, .gbs = PARITY_GBS, .seq = PARITY_SEQ,
                         .precision = f->bf16 ? PRECISION_BF16 : PRECISION_FP32, .optimizer = optimizer, .recompute = f->recompute, .cp_comm = f->p2p ? CP_COMM_P2P : f->a2a ? CP_COMM_A2A : CP_COMM_ALLGATHER,
-                        .dispatcher = f->dispatcher, .domain_gpus = f->domain, .ep_overlap = f->woven, .split_wgrad = f->split, .sp = -1,
+                        .dispatcher = f->dispatcher, .domain_gpus = f->domain, .ep_overlap = f->woven, .dp_overlap = -1, .split_wgrad = f->split, .sp = -1,
                         .mtp = -1, .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01,
                         .beta1 = 0.9, .beta2 = 0.95, .adam_eps = 1e-8, .clip = 1, .seed = seed };
     p->fsdp = f->fsdp;

@@ -290,8 +290,7 @@ static void launch(const struct writer *w, const struct job *j)
     megatron_add_all(
         w->args, w->a,
         "--use-mcore-models --transformer-impl transformer_engine --use-distributed-optimizer "
-        "--overlap-grad-reduce --overlap-param-gather --cross-entropy-loss-fusion "
-        "--cross-entropy-fusion-impl te "
+        "--cross-entropy-loss-fusion --cross-entropy-fusion-impl te "
         "--no-create-attention-mask-in-dataloader --attention-dropout 0 --hidden-dropout 0 --manual-gc "
         "--manual-gc-interval 10");
     add_int(w, "--max-position-embeddings", j->plan.seq);

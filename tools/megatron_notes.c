@@ -15,9 +15,6 @@ int megatron_notes(const char *note[MEGATRON_NOTES], struct arena *a, const stru
         note[n++] = arena_printf(a, "no --use-distributed-optimizer: the script's ranks hold whole optimizer states, those of every "
                                     "plan here 1/%d of them (experts 1/%d): its memory is more than predicted; add the flag",
                                  share, p->edp);
-    if (lacks(args, "--overlap-grad-reduce") && !p->fsdp && share > 1)
-        note[n++] = "no --overlap-grad-reduce: in plans here gradients are reduced under the last micro-batch's backward; "
-                    "add the flag";
     if (lacks(args, "--expert-tensor-parallel-size") && j->model.experts && p->tp > 1)
         note[n++] = arena_printf(a, "no --expert-tensor-parallel-size: Megatron-LM takes tp, so etp is %d", p->etp);
     if (lacks(args, "--moe-token-dispatcher-type") && j->model.experts && p->ep > 1)
