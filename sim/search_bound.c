@@ -235,20 +235,23 @@ static double last_pass_s(const struct search_view *v, int stage)
 }
 
 /* After the backward: reductions of the chunk that ends last can start under its last pass only; the norm
- * needs all stages; every stage then updates on one stream and gathers on another. */
+ * needs all stages; every stage then updates on one stream and gathers on another. Nothing of a micro-batch begins before
+ * what a framework does between steps is done; only copies of weights may. */
 double search_bound_step_s(struct search_views *all, const struct search_point *p, int recompute)
 {
     const struct search_view v = search_view_priced(all, p, recompute);
     struct paths t;
+    const double between_s = all->space->job->stack.step_s;
     double ready_s = 0, update_s = 0, world_s = 0;
     paths_of(&t, &v);
     for (int s = 0; s < v.pp; s++) {
         const struct search_once last = chunk_once(&v, s), once = stage_once(&v, s);
-        const double done_s = s ? t.compute_s[s] : fmax(t.compute_s[s] + once.zero_s, t.first_s);
+        const double done_s = s ? t.compute_s[s] + between_s
+                                : fmax(t.compute_s[s] + fmax(once.zero_s, between_s), t.first_s + between_s);
         ready_s = fmax(ready_s, done_s + once.sumsq_s);
-        ready_s = fmax(ready_s, t.compute_s[s] - last_pass_s(&v, s) + last.scatter_s);
+        ready_s = fmax(ready_s, t.compute_s[s] + between_s - last_pass_s(&v, s) + last.scatter_s);
         update_s = fmax(update_s, fmax(once.update_s, once.gather_s));
         world_s = once.world_s;
     }
-    return fmax(t.any_s, ready_s + world_s + update_s);
+    return fmax(t.any_s + between_s, ready_s + world_s + update_s);
 }
