@@ -2,9 +2,11 @@
  * modeling_qwen3_moe.py and modeling_deepseek_v3.py; MTP as in the DeepSeek-V3 repository
  * (README_WEIGHTS.md). */
 #include "exec/hf.h"
+#include "models/base/units.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const hf_carried[] = { "hf.json", NULL };
 
@@ -140,10 +142,23 @@ void hf_turn(float *to, const float *from, const struct hf_tensor *t, int back)
     }
 }
 
-void hf_model_make(struct hf_model *h, struct arena *a)
+enum err hf_fits(const struct program *pr, const struct job *j, double host_B, struct diag *d)
+{
+    const double need_B = state_B(pr, j);
+    char need[32], have[32];
+    if (need_B <= host_B) return OK;
+    return fail(d, ERR_NO,
+                "the host's memory, not a GPU's: converting %s holds its weights and optimizer state whole, %s in float32, and "
+                "this host has %s; it is not streamed part by part: use a host with more",
+                j->model.name, units_human(need, sizeof need, need_B, UNIT_B), units_human(have, sizeof have, host_B, UNIT_B));
+}
+
+enum err hf_model_make(struct hf_model *h, struct arena *a, struct diag *d)
 {
     program_build(&h->pr, a, &h->job);
+    TRY(hf_fits(&h->pr, &h->job, (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), d));
     state_make(&h->state, a, &h->pr, &h->job);
+    return OK;
 }
 
 enum err hf_model_open(struct hf_model *h, struct arena *a, const char *model, int mtp, struct diag *d)
@@ -154,6 +169,5 @@ enum err hf_model_open(struct hf_model *h, struct arena *a, const char *model, i
     };
     TRY(plan_read_job(&h->job, a, NULL, mtp ? LEN(flag) : LEN(none), mtp ? flag : none, 1, d));
     h->job.model.mtp = h->job.plan.mtp;
-    hf_model_make(h, a);
-    return OK;
+    return hf_model_make(h, a, d);
 }

@@ -27,8 +27,10 @@ void hf_turn(float *to, const float *from, const struct hf_tensor *t, int back);
 
 /* A one-rank job, its program and its state, as import, export and upcycle work on them. */
 struct hf_model { struct job job; struct program pr; struct state state; };
-/* Program and state (zeros) of a job that is there. */
-void hf_model_make(struct hf_model *h, struct arena *a);
+/* Program and state (zeros) of a job that is there. ERR_NO: as hf_fits, on this host. */
+enum err hf_model_make(struct hf_model *h, struct arena *a, struct diag *d);
+/* ERR_NO: a host of so many bytes cannot hold the state. It is held whole, all ranks' and not streamed (case G05). */
+enum err hf_fits(const struct program *pr, const struct job *j, double host_B, struct diag *d);
 /* The same from a model's name or path, as of a plan; mtp 0: without MTP. */
 enum err hf_model_open(struct hf_model *h, struct arena *a, const char *model, int mtp, struct diag *d);
 

@@ -24,6 +24,14 @@ void state_make(struct state *s, struct arena *a, const struct program *pr, cons
         s->rank[r] = arena_alloc(a, (size_t)s->bytes[fold_coord(&j->plan, r).pp] + 1);
 }
 
+double state_B(const struct program *pr, const struct job *j)
+{
+    double bytes = 0;
+    for (int id = 1; id < pr->n_buf; id++)
+        if (state_keeps(&pr->buf[id])) bytes += (double)((buf_B(&pr->buf[id]) + 15) / 16 * 16);
+    return bytes * (j->plan.gpus / pr->n_stage);        /* every rank of a stage has its buffers */
+}
+
 static char *state_home(const struct program *pr, const struct unroll *u, char *arena, int id)
 {
     const struct item once = { .micro = -1 };

@@ -14,6 +14,8 @@ struct state {
 
 /* All zero; lives in the arena. */
 void state_make(struct state *s, struct arena *a, const struct program *pr, const struct job *j);
+/* Bytes that this takes on the host. */
+double state_B(const struct program *pr, const struct job *j);
 void state_take(struct state *s, int rank, const struct unroll *u, const char *arena);
 void state_put(const struct state *s, int rank, const struct unroll *u, char *arena);
 /* The same weights, of a program whose buckets are the same (other passes, no optimizer). */

@@ -48,8 +48,7 @@ static enum err upcycle_open(struct upcycle *u, struct arena *a, struct diag *d)
     j->plan.seed = ask->seed;
     TRY(model_check(m, d));
     TRY(plan_resolve(j, d));
-    hf_model_make(&u->moe, a);
-    return OK;
+    return hf_model_make(&u->moe, a, d);
 }
 
 static const struct param *upcycle_parent(const struct upcycle *u, const struct param *q)

@@ -293,6 +293,22 @@ START_TEST(wrong_checkpoints_are_refused)
 }
 END_TEST
 
+/* Case G05: 671 B parameters and 11.5 B of MTP in float32, with two moments of each, on a host of 1.5 TB. */
+START_TEST(a_conversion_that_no_host_holds)
+{
+    struct arena a = { 0 };
+    struct hf_model h;
+    struct diag d = { "" };
+    ck_assert_int_eq(hf_model_open(&h, &a, "deepseek-v3", 1, &d), ERR_NO);
+    ck_assert_msg(strstr(d.text, "the host's memory, not a GPU's") && strstr(d.text, "not streamed"), "%s", d.text);
+    ck_assert_int_eq(hf_fits(&h.pr, &h.job, 1.5e12, &d), ERR_NO);
+    const double need_B = state_B(&h.pr, &h.job);
+    ck_assert_msg(need_B > 4 * 3 * 682.6e9 && need_B < 4 * 3 * 684.6e9, "%g", need_B);      /* a copy of the table beside MTP */
+    ck_assert_int_eq(hf_fits(&h.pr, &h.job, need_B, &d), OK);
+    arena_free(&a);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("hf");
@@ -303,6 +319,7 @@ int main(void)
     tcase_add_loop_test(t, logits_and_gradients_are_pytorchs, 0, LEN(models) * LEN(plans));
     tcase_add_loop_test(t, an_upcycled_model_begins_at_its_parents_loss, 0, LEN(upcycled));
     tcase_add_test(t, wrong_checkpoints_are_refused);
+    tcase_add_test(t, a_conversion_that_no_host_holds);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

@@ -536,6 +536,28 @@ START_TEST(capacity_that_overflows)
 }
 END_TEST
 
+/* Case E06: a graph of the whole step takes a budget of 1.5 times the rows; a rank that gets 1.6 times is told, with the
+ * budget it needs, and nothing is truncated. */
+START_TEST(a_budget_that_a_captured_step_overflows)
+{
+    static const char *const path = BUILD_DIR "/recorded_budget.yaml";
+    struct arena a = { 0 };
+    FILE *f = fopen(path, "w");
+    fprintf(f, "tokens: [");
+    for (int e = 0; e < 128; e++) fprintf(f, "%s%g", e ? ", " : "", e / 16 == 3 ? 1.6 : (8 - 1.6) / 7);
+    fprintf(f, "]\n");
+    fclose(f);
+    const char *flags = SMALL "ep 8 dispatcher hybridep cuda-graph full load";
+    const struct predict r = predicted(&a, arena_printf(&a, "%s recorded:%s capacity 1.5", flags, path));
+    ck_assert(!r.feasible);
+    ck_assert_msg(test_has(r.reason, (const char *const[]){ "capacity 1.5 holds", "would stop", "use capacity 1.6", NULL }), "%s",
+                  r.reason);
+    ck_assert(predicted(&a, arena_printf(&a, "%s recorded:%s capacity 1.601", flags, path)).feasible);
+    ck_assert(predicted(&a, arena_printf(&a, "%s balanced capacity 1.5", flags)).feasible);
+    arena_free(&a);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("load");
@@ -560,6 +582,7 @@ int main(void)
     tcase_add_loop_test(all, formula_and_sweep_agree, 0, LEN(grids));
     tcase_add_loop_test(all, skew_costs_time_and_memory, 0, 3);
     tcase_add_test(all, capacity_that_overflows);
+    tcase_add_test(all, a_budget_that_a_captured_step_overflows);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
