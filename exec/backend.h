@@ -24,6 +24,7 @@ struct call {
     int32_t me, members;                        /* index in the group, its size; SEND is 0 of 2, RECV 1 of 2  */
     const struct data *data; int32_t part;      /* DATA reads it; enum data_part                              */
     int64_t first_seq;                          /* of the step, among all sequences of the run                */
+    int64_t loss_tokens;                        /* of the step, that the loss counts; 0: all                  */
     double lr;                                  /* learning rate of the step                                  */
     const struct routes *routes; int32_t routes_step, replay;   /* NULL, or where choices are recorded, or taken from */
     float *score_gap;                           /* ROUTE lowers it                                            */

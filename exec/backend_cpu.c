@@ -56,6 +56,7 @@ launch *const backend_cpu_launch[OP_KIND_COUNT] = {
     [OP_GATHER] = backend_cpu_gather,
     [OP_SCATTER] = backend_cpu_scatter,
     [OP_SWAP] = backend_cpu_swap,
+    [OP_DOCUMENTS] = backend_cpu_documents,
     [OP_SHIFT] = backend_cpu_shift,
     [OP_ATTN_MERGE] = backend_cpu_attn_merge,
     [OP_ALL_REDUCE] = backend_cpu_all_reduce,
@@ -102,12 +103,25 @@ static struct rope_scaling rope_scaling_of(const struct model *m)
     }
 }
 
+/* What DOCUMENTS wrote, where the op reads it; NULL: its sequences are whole. */
+static const int32_t *documents_of(const struct call *c)
+{
+    switch (c->op->kind) {
+    case OP_ROPE: case OP_ROPE_BWD: return c->read[0].p;
+    case OP_MLA_QKV: case OP_MLA_QKV_BWD: return c->read[3].p;
+    case OP_ATTN: return c->read[4].p;
+    case OP_ATTN_BWD: return c->read[6].p;
+    default: return NULL;
+    }
+}
+
 struct rope backend_cpu_positions(const struct call *c)
 {
     const struct plan *p = &c->job->plan;
     const struct model *m = &c->job->model;
     return (struct rope){
-        .seq = p->seq, .cp = p->cp, .index = c->at.cp, .theta = m->rope_theta, .scaling = rope_scaling_of(m)};
+        .seq = p->seq, .cp = p->cp, .index = c->at.cp, .theta = m->rope_theta, .start = documents_of(c),
+        .scaling = rope_scaling_of(m)};
 }
 
 /* ---- rows of a table, norms, columns ---- */
@@ -332,10 +346,10 @@ enum err backend_cpu_act_bwd(const struct call *c)
 
 /* ---- the loss ---- */
 
-/* What a row's loss counts for: one over the tokens of a step. */
+/* What a row's loss counts for: one over the tokens of a step that do. */
 static double per_token(const struct call *c)
 {
-    return 1 / ((double)c->job->plan.gbs * c->job->plan.seq);
+    return 1 / (c->loss_tokens ? (double)c->loss_tokens : (double)c->job->plan.gbs * c->job->plan.seq);
 }
 
 struct xent backend_cpu_vocabulary(const struct call *c, struct operand logit)

@@ -25,7 +25,7 @@ launch backend_cpu_data, backend_cpu_embed, backend_cpu_embed_bwd, backend_cpu_n
     backend_cpu_sumsq, backend_cpu_adamw, backend_cpu_sgd, backend_cpu_hold, backend_cpu_act,
     backend_cpu_act_bwd, backend_cpu_swap, backend_cpu_dispatch_tokens, backend_cpu_combine_tokens,
     backend_cpu_route_map, backend_cpu_pick, backend_cpu_pick_bwd, backend_cpu_scatter_add, backend_cpu_copy,
-    backend_cpu_host_adamw, backend_cpu_cast, backend_cpu_shift, backend_cpu_attn_merge;
+    backend_cpu_host_adamw, backend_cpu_cast, backend_cpu_shift, backend_cpu_attn_merge, backend_cpu_documents;
 
 /* Memory for one launch, to be freed by the launcher; ERR_LIMIT when there is none. */
 enum err backend_cpu_scratch(void **p, int64_t bytes, const struct call *c);

@@ -29,7 +29,14 @@ static enum err take_token(int32_t *to, const struct call *c, int64_t at)
                 c->data->name, (long long)at, (long long)token, c->job->model.vocab - 1);
 }
 
-/* The i-th write, where a stage wants it, is the stream i further on. */
+/* Whether a label counts: a document's last token predicts nothing. */
+static int counts(const struct call *c, int64_t before)
+{
+    const struct plan *p = &c->job->plan;
+    return !(p->packed >> PACKED_LOSS & 1) || !data_document_ends(c->data, p->eod, before);
+}
+
+/* The i-th write, where a stage wants it, is the stream i further on; a label that does not count is -1. */
 enum err backend_cpu_data(const struct call *c)
 {
     const struct rope at = backend_cpu_positions(c);
@@ -40,8 +47,20 @@ enum err backend_cpu_data(const struct call *c)
         const int64_t start = data_start(c->data, (enum data_part)c->part, at.seq, sequence(c, r / local));
         const int64_t from = start + rope_position((int)(r % local), at.seq, at.cp, at.index);
         for (int i = 0; i < OP_WRITES; i++)
-            if (c->write[i].p) TRY(take_token((int32_t *)c->write[i].p + r, c, from + i));
+            if (c->write[i].p && i && !counts(c, from + i - 1)) ((int32_t *)c->write[i].p)[r] = -1;
+            else if (c->write[i].p) TRY(take_token((int32_t *)c->write[i].p + r, c, from + i));
     }
+    return OK;
+}
+
+enum err backend_cpu_documents(const struct call *c)
+{
+    const int seq = c->job->plan.seq;
+    int32_t *start = c->write[0].p;
+    TRY(data_check(c->data, (enum data_part)c->part, seq, c->d));
+    for (int64_t s = 0; s < c->write[0].rows / seq; s++)
+        data_document_starts(start + s * seq, c->data, c->job->plan.eod,
+                             data_start(c->data, (enum data_part)c->part, seq, sequence(c, s)), seq);
     return OK;
 }
 

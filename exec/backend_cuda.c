@@ -187,7 +187,7 @@ static enum err mla_qkv(const struct call *c)
     const struct mla m = backend_cpu_mla(c);
     const struct rope at = backend_cpu_positions(c);
     const enum dtype t = type_of(c, c->op->io.read[0]);
-    if (!stored_as(c, t, 0)) return on_host(c);
+    if (!stored_as(c, t, READ(3))) return on_host(c);
     return done(c, mla_cuda(c->write[0].p, c->write[1].p, c->write[2].p, c->read[0].p, c->read[1].p, c->read[2].p,
                             c->read[0].rows, &m, &at, t, STREAM));
 }
@@ -197,7 +197,7 @@ static enum err mla_qkv_bwd(const struct call *c)
     const struct mla m = backend_cpu_mla(c);
     const struct rope at = backend_cpu_positions(c);
     const enum dtype t = type_of(c, c->op->io.read[0]);
-    if (!stored_as(c, t, 0)) return on_host(c);
+    if (!stored_as(c, t, READ(3))) return on_host(c);
     return done(c, mla_bwd_cuda(c->write[0].p, c->write[1].p, c->write[2].p, c->read[0].p, c->read[1].p, c->read[2].p,
                                 c->read[0].rows, &m, &at, t, STREAM));
 }
@@ -207,7 +207,7 @@ static enum err attn(const struct call *c)
     const int heads = (int)c->write[1].cols;
     const struct attention_shape a = backend_cpu_attention(c, c->write[0], heads);
     const enum dtype t = type_of(c, c->op->io.read[0]);
-    if (!stored_as(c, t, WRITTEN(1) | READ(3)) || !is_float(c, c->write[1], c->op->io.write[1]) ||
+    if (!stored_as(c, t, WRITTEN(1) | READ(3) | READ(4)) || !is_float(c, c->write[1], c->op->io.write[1]) ||
         !is_float(c, c->read[3], c->op->io.read[3]))
         return on_host(c);
     return done(c, attention_cuda(c->write[0].p, c->write[1].p, c->read[0].p, c->read[1].p, c->read[2].p,
@@ -220,7 +220,7 @@ static enum err attn_bwd(const struct call *c)
     const struct attention_shape a = backend_cpu_attention(c, c->read[3], heads);
     const enum dtype t = type_of(c, c->op->io.read[0]);
     void *scratch;
-    if (!stored_as(c, t, ADDED(0) | READ(4)) || !is_float(c, c->add[0], c->op->io.add[0]) ||
+    if (!stored_as(c, t, ADDED(0) | READ(4) | READ(6)) || !is_float(c, c->add[0], c->op->io.add[0]) ||
         !is_float(c, c->read[4], c->op->io.read[4]))
         return on_host(c);
     TRY(scratch_open(&scratch, c, attention_cuda_scratch_B(&a)));

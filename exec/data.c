@@ -57,6 +57,9 @@ static enum err data_open_pair(struct data *x, struct arena *a, const char *stem
     if (e == OK) {
         x->n = x->n_train = index.tokens;
         x->type = index.type;
+        int64_t *end = arena_alloc(a, (size_t)index.documents * sizeof *end + 1);
+        x->n_end = data_index_ends(end, &index);
+        x->end = end;
         const int64_t last = index.tokens - 1, cut = index.tokens - (int64_t)(eval * (double)index.tokens);
         if (eval > 0) x->n_train = data_index_end_before(&index, cut < last ? cut : last);
     }

@@ -19,6 +19,8 @@ struct data {
     int32_t type;    /* enum data_type */
     int32_t shuffle;
     uint64_t seed;    /* 0: sequences of a pass come in the stream's order */
+    const int64_t *end; /* of a pair: tokens before which its documents end, rising */
+    int64_t n_end;
     const char *name; /* for messages */
     void *map;
     int64_t map_B; /* data_close unmaps it; NULL: somebody else's memory */
@@ -57,6 +59,18 @@ static inline int64_t data_token(const struct data *x, int64_t at)
     }
 }
 
+/* ---- data_documents.c: where documents end: at token `eod`; with eod < 0 where a pair's index says (Megatron-LM
+ * training/utils.py get_ltor_masks_and_position_ids, which knows a token's end alone) ---- */
+/* ERR_CONFIG: neither is there. */
+enum err data_documents_check(const struct data *x, int eod, struct diag *d);
+/* Whether the token at a place of the stream is its document's last. */
+int data_document_ends(const struct data *x, int eod, int64_t at);
+/* start [seq]: of each token of the sequence that begins at `at`, the position where its document does; 0 where that
+ * is before. */
+void data_document_starts(int32_t *start, const struct data *x, int eod, int64_t at, int64_t seq);
+/* Tokens of sequences first .. first + n - 1 whose next one is of the same document. */
+int64_t data_loss_tokens(const struct data *x, enum data_part part, int eod, int64_t seq, int64_t first, int64_t n);
+
 /* ---- data_index.c: Megatron-LM's index, core/datasets/indexed_dataset.py at 00caa53: "MMIDIDX\0\0", version
  * 1, a code of the tokens' type, counts of sequences and of document ends, lengths (int32), byte offsets
  * (int64), ends (int64) ---- */
@@ -65,6 +79,8 @@ struct data_index { int64_t tokens, sequences, documents; int32_t type; const ui
  * 0, or that end elsewhere than the .bin does. */
 enum err data_index_read(struct data_index *x, const char *name, const uint8_t *bytes, int64_t n,
                          int64_t bin_B, struct diag *d);
+/* Tokens before which each document ends, in x->documents places; how many of them were written: empty ones are left out. */
+int64_t data_index_ends(int64_t *end, const struct data_index *x);
 /* The last end of a document at or before token `at`; 0 when there is none. */
 int64_t data_index_end_before(const struct data_index *x, int64_t at);
 

@@ -49,7 +49,7 @@ static enum err data_index_tiles(struct data_index *x, const char *name, const u
                 name, (long long)at_B, (long long)bin_B);
 }
 
-static enum err data_index_ends(const struct data_index *x, const char *name, struct diag *d)
+static enum err data_index_ends_rise(const struct data_index *x, const char *name, struct diag *d)
 {
     int64_t before = 0;
     for (int64_t i = 0; i < x->documents; i++) {
@@ -94,9 +94,20 @@ enum err data_index_read(struct data_index *x, const char *name, const uint8_t *
     read.length = bytes + HEAD_B;
     read.end = read.length + 12 * sequences;
     TRY(data_index_tiles(&read, name, read.length + 4 * sequences, bin_B, d));
-    TRY(data_index_ends(&read, name, d));
+    TRY(data_index_ends_rise(&read, name, d));
     *x = read;
     return OK;
+}
+
+int64_t data_index_ends(int64_t *end, const struct data_index *x)
+{
+    int64_t token = 0, sequence = 0, n = 0;
+    for (int64_t i = 0; i < x->documents; i++) {
+        const int64_t last = (int64_t)data_index_u64(x->end + 8 * i, 8);
+        for (; sequence < last; sequence++) token += data_index_length(x, sequence);
+        if (token > (n ? end[n - 1] : 0)) end[n++] = token;
+    }
+    return n;
 }
 
 int64_t data_index_end_before(const struct data_index *x, int64_t at)

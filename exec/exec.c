@@ -34,6 +34,10 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
                     recipe_of(j->plan.precision)->name);
     if (ask->steps < 1) return fail(d, ERR_CONFIG, "--steps %d; at least 1 is needed", ask->steps);
     if (!ask->data && ask->text_n < 1) return fail(d, ERR_CONFIG, "the training text is empty; at least 1 byte is needed");
+    if (j->plan.packed) {
+        const struct data text = data_of_text(ask->text, ask->text_n);
+        TRY(data_documents_check(ask->data ? ask->data : &text, j->plan.eod, d));
+    }
     if (ask->routes) TRY(routes_check(ask->routes, j, ask->steps, d));
     TRY(unroll_check(u, pr, 1, d));
     return ask->on ? OK : exec_fits(u, j, d);
@@ -47,6 +51,19 @@ static void exec_find_least(struct exec_shared *x, struct arena *a)
         if (!buf[id].size) continue;
         int32_t *least = &x->least[buf[id].size][buf[id].size_at];
         if (!*least || buf[id].rows < buf[*least].rows) *least = id;
+    }
+}
+
+/* What loss and gradient are means over, where they leave out documents' last tokens. */
+static void exec_count_loss(struct exec_shared *x, struct arena *a)
+{
+    const struct plan *p = &x->j->plan;
+    if (!(p->packed >> PACKED_LOSS & 1)) return;
+    x->loss_tokens = arena_alloc(a, (size_t)x->ask->steps * sizeof *x->loss_tokens);
+    for (int s = 0; s < x->ask->steps; s++) {
+        const int64_t first = x->ask->first_seq + (int64_t)s * p->gbs;
+        const int64_t n = data_loss_tokens(&x->data, (enum data_part)x->ask->part, p->eod, p->seq, first, p->gbs);
+        x->loss_tokens[s] = n > 0 ? n : 1;      /* none: the loss is 0 */
     }
 }
 
@@ -64,6 +81,7 @@ static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
     x->rank = arena_alloc(a, (size_t)x->n_rank * sizeof *x->rank);
     exec_find_least(x, a);
+    exec_count_loss(x, a);
     for (int i = 0; i < x->n_rank; i++) TRY(exec_rank_open(&x->rank[i], x, a, i, d));
     return OK;
 }

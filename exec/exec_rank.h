@@ -14,6 +14,7 @@ struct exec_shared {
     const struct program *pr; const struct unroll *u; const struct job *j; const struct exec_ask *ask;
     launch *const *backend; const struct kernels *kernels;
     struct data data;                   /* what ask names, or its text */
+    int64_t *loss_tokens;               /* by step: how many the loss counts; NULL: all */
     struct comm_shm *shm;
     struct exec_rank *rank; int32_t n_rank, n_traced;
     pthread_mutex_t lock;               /* guards e and d */

@@ -40,7 +40,7 @@ static __global__ void xent_sum_kernel(float *sum, const T *logit, const int32_t
         }
         all = cu_block_sum(all);
         if (threadIdx.x != 0) continue;
-        sum[2 * t] = all;
+        sum[2 * t] = label[t] < 0 ? x.first == 0 : all;
         sum[2 * t + 1] = at >= 0 && at < real ? cu_float(logit[t * x.cols + at]) - most[t] : 0;
     }
 }
@@ -60,7 +60,7 @@ static __global__ void xent_bwd_kernel(T *logit, const int32_t *label, const flo
     const int real = xent_real(x);
     for (int64_t t = blockIdx.x; t < rows; t += gridDim.x) {
         const int64_t at = label[t] - x.first;
-        const float each = scale / sum[2 * t];
+        const float each = label[t] < 0 ? 0 : scale / sum[2 * t];
         for (int c = threadIdx.x * V; c < x.cols; c += blockDim.x * V) {
             cu_pack<T, V> p = cu_load<T, V>(logit + t * x.cols + c);
             for (int i = 0; i < V; i++) {

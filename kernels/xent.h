@@ -11,6 +11,7 @@ struct xent {
     int cols, vocab;
 };
 
+/* A label below 0 does not count: its row's loss and gradient are 0. */
 /* most [rows]: the largest real logit here, -infinity when all columns are padding. */
 enum err xent_max_ref(float *most, const float *logit, int64_t rows, const struct xent *x);
 /* sum [rows, 2]: sum of exp(logit - most); the label's logit - most, 0 when the label stands elsewhere. */

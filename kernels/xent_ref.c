@@ -29,6 +29,7 @@ enum err xent_sum_ref(float *sum, const float *logit, const int32_t *label, cons
         for (int c = 0; c < real; c++) all += expf(logit[c] - most[t]);
         sum[2 * t] = (float)all;
         sum[2 * t + 1] = at >= 0 && at < real ? logit[at] - most[t] : 0;
+        if (label[t] < 0) sum[2 * t] = x->first == 0; /* 1 of all columns: its logarithm is 0 */
     }
     return OK;
 }
@@ -47,7 +48,7 @@ enum err xent_bwd_ref(float *logit, const int32_t *label, const float *most, con
     const int real = xent_real(x);
     for (int64_t t = 0; t < rows; t++, logit += x->cols) {
         const int64_t at = label[t] - x->first;
-        const float each = (float)(scale / sum[2 * t]);
+        const float each = label[t] < 0 ? 0 : (float)(scale / sum[2 * t]);
         for (int c = 0; c < real; c++) logit[c] = expf(logit[c] - most[t]) * each;
         for (int c = real; c < x->cols; c++) logit[c] = 0;
         if (at >= 0 && at < real) logit[at] -= (float)scale;

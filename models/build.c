@@ -46,6 +46,7 @@ static struct build build_init(struct program *pr, struct arena *a, const struct
                             .n_stage = n_stage,
                             .n_micro = p->n_micro,
                             .seq = p->seq,
+                            .document = p->document ? plan_document_rows(j) : 0,
                             .topk = j->model.topk,
                             .even = { plan_even_rows(j, 0), plan_even_rows(j, 1) },
                             .picked = { plan_picked_rows(j, 0), plan_picked_rows(j, 1) },
@@ -104,6 +105,15 @@ static void read_data(struct build *b, struct body *y)
          (struct io){ .write = { y->token, y->label[0], y->label[1], y->label[2] } });
 }
 
+/* What rotation and attention read where documents are packed; forward's serves backward. */
+static void read_documents(struct build *b, const struct body *y)
+{
+    b->start = 0;
+    if (!(b->j->plan.packed & (1 << PACKED_POSITIONS | 1 << PACKED_ATTENTION)) || (!y->n && !y->has_mtp)) return;
+    b->start = emit_buf(b, (int64_t)b->j->plan.mbs * b->j->plan.seq, 1, DT_I32);
+    emit(b, OP_DOCUMENTS, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { b->start } });
+}
+
 /* ---- units that are no layers, where parameters are cut ---- */
 
 typedef void shard_do(struct build *b, int unit, int turn);
@@ -138,6 +148,7 @@ static int forward(struct build *b, struct body *y, int x)
 {
     build_shard_begin(b);
     read_data(b, y);
+    read_documents(b, y);
     if (y->has_embedding) build_shard_gather(b, build_embedding_unit(b), BUILD_OWN);
     gather_after(b, y, -1);
     if (y->has_embedding) x = build_embedding_fwd(b, y->token, y->table);

@@ -67,7 +67,8 @@ static void project(struct build *b, const struct attention_w *w, int n, struct 
 
 static void rotate(struct build *b, enum op_kind kind, int x)
 {
-    emit(b, kind, STREAM_COMPUTE, GROUP_NONE, (struct io){ .add = { x } });
+    emit(b, kind, STREAM_COMPUTE, GROUP_NONE,
+         (struct io){ .add = { x }, .read = { emit_documents(b, PACKED_POSITIONS) } });
 }
 
 /* What attention of the current layer sees back. */
@@ -110,7 +111,8 @@ static void attend(struct build *b, const struct attention_w *w, int keys, int v
     k->o_part = emit_like(b, k->q, heads * model_v_dim(m));
     k->lse = emit_buf(b, b->pr->buf[k->q].rows, heads, DT_F32);
     emit(b, OP_ATTN, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { k->o_part, k->lse }, .read = { k->q, keys, values, w->sink.w } })
+         (struct io){ .write = { k->o_part, k->lse },
+                      .read = { k->q, keys, values, w->sink.w, emit_documents(b, PACKED_ATTENTION) } })
         ->window = window(b);
 }
 
@@ -187,7 +189,8 @@ void build_attention_core_bwd(struct build *b, const struct attention_w *w, int 
     emit(b, OP_ATTN_BWD, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { *dq, dkeys, dvalues },
                       .add = { w->sink.g },
-                      .read = { k->q, keys, values, k->o_part, k->lse, d_part } })
+                      .read = { k->q, keys, values, k->o_part, k->lse, d_part,
+                                emit_documents(b, PACKED_ATTENTION) } })
         ->window = window(b);
     if (swaps(b)) *dq = emit_swap(b, *dq, 1);
     *dk = own_keys(b, dkeys);

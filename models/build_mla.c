@@ -73,7 +73,7 @@ static void up(struct build *b, const struct attention_w *w, struct attention_ke
     k->k = emit_like(b, qb, heads * qk);
     k->v = emit_like(b, qb, heads * m->v_dim);
     emit(b, OP_MLA_QKV, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { k->q, k->k, k->v }, .read = { qb, kvb, krope } });
+         (struct io){ .write = { k->q, k->k, k->v }, .read = { qb, kvb, krope, emit_documents(b, PACKED_POSITIONS) } });
 }
 
 int build_mla_fwd(struct build *b, const struct attention_w *w, int x, struct attention_kept *k)
@@ -95,7 +95,7 @@ static void up_bwd(struct build *b, const struct attention_w *w, const struct at
               dkvb = emit_like(b, dq, heads * (m->qk_nope + m->v_dim));
     const int dkrope = emit_like(b, dq, m->qk_rope);
     emit(b, OP_MLA_QKV_BWD, STREAM_COMPUTE, GROUP_NONE,
-         (struct io){ .write = { dqb, dkvb, dkrope }, .read = { dq, dk, dv } });
+         (struct io){ .write = { dqb, dkvb, dkrope }, .read = { dq, dk, dv, emit_documents(b, PACKED_POSITIONS) } });
     int q_latent = emit_gather_ahead(b, k->q_a_n);
     const int dq_latent = emit_dgrad(b, dqb, w->q_b);
     d_latent[0] = emit_scatter(b, GROUP_TP, dq_latent);

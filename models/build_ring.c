@@ -20,7 +20,8 @@ static void block_fwd(struct build *b, const struct attention_w *w, int keys, in
     k->o_part = emit_like(b, k->q, heads * model_v_dim(m));
     k->lse = emit_buf(b, b->pr->buf[k->q].rows, heads, DT_F32);
     struct op *o = emit(b, OP_ATTN, STREAM_COMPUTE, GROUP_NONE,
-                        (struct io){ .write = { k->o_part, k->lse }, .read = { k->q, keys, values, r ? 0 : w->sink.w } });
+                        (struct io){ .write = { k->o_part, k->lse },
+                                     .read = { k->q, keys, values, r ? 0 : w->sink.w, emit_documents(b, PACKED_ATTENTION) } });
     o->window = model_layer(m, b->layer).window;
     o->ring = (int16_t)(1 + r);
 }
@@ -60,7 +61,8 @@ void build_ring_bwd(struct build *b, const struct attention_w *w, int d_part, co
         struct op *o = emit(b, OP_ATTN_BWD, STREAM_COMPUTE, GROUP_NONE,
                             (struct io){ .write = { dq_r, dk, dv },
                                          .add = { w->sink.g },
-                                         .read = { k->q, here[0], here[1], k->o_part, k->lse, d_part } });
+                                         .read = { k->q, here[0], here[1], k->o_part, k->lse, d_part,
+                                                   emit_documents(b, PACKED_ATTENTION) } });
         o->window = model_layer(&b->j->model, b->layer).window;
         o->ring = (int16_t)(1 + r);
         *dq = r ? emit_add(b, *dq, dq_r) : dq_r;

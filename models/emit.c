@@ -248,6 +248,11 @@ int emit_swap(struct build *b, int x, int back)
     return y;
 }
 
+int emit_documents(const struct build *b, enum packed of)
+{
+    return b->j->plan.packed >> of & 1 ? b->start : 0;
+}
+
 void emit_shift(struct build *b, const int x[2], int y[2])
 {
     y[0] = emit_like(b, x[0], b->pr->buf[x[0]].cols);

@@ -35,6 +35,7 @@ struct build {
     const struct recipe *recipe;
     struct copies *copies;              /* cap_buf of them; NULL: products read what they are given */
     int32_t low_weights;
+    int32_t start;                      /* of documents, of the current chunk (build.c); 0: none are packed            */
     int64_t states, on_host;            /* elements with optimizer states so far; of them, updated by the host */
     struct bound *bound;                /* by buffer; NULL: no bucket is cut (build_shard.c)        */
     struct gathered *unit; int32_t n_unit, cap_unit, unit_from;     /* from: its first bucket, while it is open */
@@ -73,6 +74,8 @@ int  emit_scatter(struct build *b, enum group g, int x);
 void emit_all_reduce(struct build *b, enum group g, int x, int max);
 int  emit_swap(struct build *b, int x, int back);           /* over cp: all heads of my tokens -> my heads of all, or back */
 void emit_shift(struct build *b, const int x[2], int y[2]); /* over cp: x to the next member, y from the one before */
+/* Where the current chunk's documents start, for what the plan keeps within them; 0: that is whole sequences. */
+int  emit_documents(const struct build *b, enum packed of);
 /* ---- low precision (emit_copy.c) ---- */
 enum axis { AXIS_ROWS, AXIS_COLUMNS };      /* along which scales run and products contract */
 int  emit_is_low(const struct build *b);    /* of the current layer */

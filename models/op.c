@@ -160,8 +160,11 @@ static void work_attention(struct work *w, const struct program *pr, const struc
 {
     const int backward = o->kind == OP_ATTN_BWD;
     const int q = o->io.read[0], out = backward ? o->io.read[3] : o->io.write[0];
-    const double share = o->ring ? model_ring_share(pr->seq, o->window, pr->group_size[GROUP_CP], o->ring - 1) : 1;
-    const double seen = 2 * share * model_context(pr->seq, o->window);      /* half of it on average */
+    const int packed = pr->document && o->io.read[backward ? 6 : 4];
+    const int64_t seq = packed ? pr->document : pr->seq;
+    const int64_t back = packed && (!o->window || o->window > seq) ? seq : o->window;
+    const double share = o->ring ? model_ring_share(pr->seq, back, pr->group_size[GROUP_CP], o->ring - 1) : 1;
+    const double seen = 2 * share * model_context(seq, o->window);          /* half of it on average */
     const double per_col = (double)program_rows(pr, q, even) * seen;        /* 2 FLOP, half the square */
     const double qk_flop = per_col * pr->buf[q].cols, pv_flop = per_col * pr->buf[out].cols;
     w->rows = program_rows(pr, q, even);
@@ -252,7 +255,7 @@ static void work_parts(struct work *w, const struct program *pr, const struct op
         w->read_B = bytes_of(pr, o->io.read[0], even) * part;
         break;
     case OP_SCAN: case OP_SCAN_BWD: work_scan(w, pr, o, even); break;
-    case OP_HOLD: case OP_SIZES: case OP_DATA:
+    case OP_HOLD: case OP_SIZES: case OP_DATA: case OP_DOCUMENTS:
         w->read_B = w->write_B = 0;
         break;
     default: break;

@@ -23,15 +23,16 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(ADD, MEMORY, "y <- a, b")                                                                                   \
     X(SPLIT, MEMORY, "y0, y1?, y2? <- x")            /* columns, in order */                                      \
     X(MERGE, MEMORY, "y <- x0, x1, x2?")             /* columns, in order */                                      \
-    X(ROPE, MEMORY, "x+ <-")                         /* rotates every head in place, halves convention;           \
-                                                        positions from the cp index */                            \
-    X(ROPE_BWD, MEMORY, "dx+ <-")                    /* rotates back */                                           \
-    X(MLA_QKV, MEMORY, "q, k, v <- qb, kvb, krope")  /* rope on the last qk_rope columns of q, and on krope,      \
+    X(ROPE, MEMORY, "x+ <- start?")                  /* rotates every head in place, halves convention;           \
+                                                        positions from the cp index, counted from a document's    \
+                                                        start (DOCUMENTS) where that is read */                   \
+    X(ROPE_BWD, MEMORY, "dx+ <- start?")             /* rotates back */                                           \
+    X(MLA_QKV, MEMORY, "q, k, v <- qb, kvb, krope, start?")  /* rope on the last qk_rope columns of q, and on krope,      \
                                                         which every head's k gets */                              \
-    X(MLA_QKV_BWD, MEMORY, "dqb, dkvb, dkrope <- dq, dk, dv")                                                     \
-    X(ATTN, ATTENTION, "o, lse <- q, k, v, sink?")   /* causal; k and v may have cp times the rows of q, or be    \
+    X(MLA_QKV_BWD, MEMORY, "dqb, dkvb, dkrope <- dq, dk, dv, start?")                                                     \
+    X(ATTN, ATTENTION, "o, lse <- q, k, v, sink?, start?") /* causal; k and v may have cp times the rows of q, or be    \
                                                         another cp member's (ring) */                             \
-    X(ATTN_BWD, ATTENTION, "dq, dk, dv, sink_g?+ <- q, k, v, o, lse, do")                                         \
+    X(ATTN_BWD, ATTENTION, "dq, dk, dv, sink_g?+ <- q, k, v, o, lse, do, start?")                                         \
     X(GEMM, GEMM, "y <- x, w, bias?")                                                                             \
     X(DGRAD, GEMM, "dx <- dy, w")                                                                                 \
     X(WGRAD, GEMM, "w_g+, bias_g?+ <- x, dy")                                                                     \
@@ -103,7 +104,9 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(ROUTE_MAP, MEMORY, "map <- perm")              /* [T, E] bytes: 1 where a token picked an expert */          \
     X(CAST, MEMORY, "w+ <- master")                  /* my part of w, by index in the group */              \
     X(SHIFT, COMM, "y0, y1? <- x0, x1?")             /* x to the next member around the group, y from the one before */ \
-    X(ATTN_MERGE, MEMORY, "o, lse <- o0, lse0, o1, lse1") /* attention over two blocks of keys -> over both */
+    X(ATTN_MERGE, MEMORY, "o, lse <- o0, lse0, o1, lse1") /* attention over two blocks of keys -> over both */    \
+    X(DOCUMENTS, HOST, "start <-")                   /* int32, of whole sequences in order of position: where each \
+                                                        token's document starts in its sequence */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,
@@ -134,7 +137,7 @@ enum op_flag {
 /* In a captured graph: its launch is the region's first op's; or a buffer taken for a graph's input (of a HOLD). */
 enum op_graph { OP_GRAPH_NONE, OP_GRAPH_INSIDE, OP_GRAPH_FIRST, OP_GRAPH_INPUT };
 
-enum { OP_WRITES = 4, OP_ADDS = 4, OP_READS = 6 };
+enum { OP_WRITES = 4, OP_ADDS = 4, OP_READS = 7 };
 struct io { int32_t write[OP_WRITES], add[OP_ADDS], read[OP_READS]; };     /* add: read, then written in place */
 
 struct op {

@@ -13,6 +13,8 @@ static const char *const plan_grads[]      = { "fp32", "bf16", NULL };
 static const char *const plan_masters[]    = { "fp32", "remainder", NULL };
 static const char *const plan_decays[]     = { "constant", "cosine", "wsd", NULL };
 static const struct word plan_auto[]       = { { "auto", -1 }, { NULL, 0 } };
+static const char *const plan_packed[]     = { "positions", "attention", "loss", NULL };
+static const struct word plan_index_ends[] = { { "index", -1 }, { NULL, 0 } };
 static const struct word plan_auto_0[]     = { { "auto", 0 }, { NULL, 0 } };
 static const struct word plan_capacities[] = { { "auto", 0 }, { "worst", PLAN_CAPACITY_WORST }, { NULL, 0 } };
 static const struct word plan_graphs[] = { { "auto", -1 }, { "none", 0 }, { NULL, 0 } };
@@ -60,6 +62,12 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "modules recomputed: selective:a+b, full, none")                                                       \
     X("cp-comm", NAME, cp_comm, stack_cp_comms, 0, 0, 0, "allgather",                                        \
       "context parallelism: K and V of all tokens, or heads swapped for tokens")                             \
+    X("packed", SET, packed, plan_packed, 0, 0, 0, "none",                                                   \
+      "kept within documents: positions, attention, loss (not of a document's last token)")                  \
+    X("eod", INT, eod, 0, plan_index_ends, 0, 10000000, "index",                                             \
+      "packed: the token that ends a document; index: the .idx says where")                                  \
+    X("document", INT, document, 0, 0, 0, SEQ, "0",                                                          \
+      "packed attention, predicted: tokens of a document; 0: as many as a sequence has")                     \
     X("dispatcher", NAME, dispatcher, stack_dispatchers, plan_auto, 0, 0, "auto",                            \
       "how tokens reach experts; auto: the stack's")                                                         \
     X("ep-overlap", BOOL, ep_overlap, 0, 0, 0, 1, "0", "1: expert exchange under the other half (fwd-bwd)")  \

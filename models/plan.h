@@ -32,6 +32,8 @@ struct plan {
     char offload[128];                              /* what the host keeps: "none", or layers:N, modules, optimizer:F */
     int32_t fsdp;                                   /* parameters and gradients are cut over replicas too        */
     int32_t cp_comm;                                /* enum cp_comm                                              */
+    int32_t packed, eod, document;                  /* bits 1 << enum packed; -1: the index's documents; tokens of one,
+                                                       for predictions, 0: a sequence                            */
     int32_t dispatcher, ep_overlap, split_wgrad;    /* dispatcher -1: the stack's                                */
     int32_t graph;                                  /* bits 1 << enum graph; -1: the stack's                     */
     int32_t dp_overlap;                             /* enum dp_overlap; -1: the stack's                          */
@@ -94,6 +96,13 @@ enum { PLAN_QUEUE_TOKENS = (65535 - 1) / 3 };
 int plan_fits_queue(const struct job *j);
 /* Padding, woven passes and tokens that the plan's dispatcher does not take. */
 enum err plan_dispatch_check(const struct job *j, struct diag *d);
+/* ---- plan_packed.c: documents, several in a sequence ---- */
+enum packed { PACKED_POSITIONS, PACKED_ATTENTION, PACKED_LOSS };    /* Megatron-LM --reset-position-ids, --reset-attention-mask,
+                                                                       --eod-mask-loss */
+int plan_document_rows(const struct job *j);                /* of one of plan.document tokens, padding counted */
+enum err plan_packed_check(const struct job *j, struct diag *d);
+/* Tokens among which attention looks back. */
+static inline int plan_context(const struct plan *p) { return p->document ? p->document : p->seq; }
 /* ---- plan_graph.c ---- */
 /* The stack's scopes, of the modules that the model has; which scopes go together, and what must be static in them. */
 int plan_graph_default(const struct job *j);

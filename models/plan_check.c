@@ -475,6 +475,7 @@ enum err plan_check(const struct job *j, struct diag *d)
     TRY(check_expert_cut(p, m, d));
     TRY(check_sp(p, m, d));
     TRY(check_sequence(p, d));
+    TRY(plan_packed_check(j, d));
     TRY(check_batch(p, d));
     TRY(check_schedule(p, d));
     TRY(check_groups(p, d));

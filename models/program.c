@@ -52,7 +52,8 @@ static void mix_op(uint64_t *h, const struct op *o)
     if (o->ring) mix(h, o->ring);
     for (int i = 0; i < OP_WRITES; i++) mix(h, o->io.write[i]);
     for (int i = 0; i < OP_ADDS; i++) mix(h, o->io.add[i]);
-    for (int i = 0; i < OP_READS; i++) mix(h, o->io.read[i]);
+    for (int i = 0; i < OP_READS; i++)
+        if (i < 6 || o->io.read[i]) mix(h, o->io.read[i]);  /* the seventh came later: older hashes hold */
 }
 
 uint64_t program_hash(const struct program *pr)
@@ -74,6 +75,7 @@ uint64_t program_hash(const struct program *pr)
         }
     for (int g = 0; g < GROUP_COUNT; g++) mix(&h, pr->group_size[g]);
     mix(&h, pr->seq);
+    if (pr->document) mix(&h, pr->document);
     mix(&h, pr->topk);
     mix(&h, pr->lead);
     int64_t targets;

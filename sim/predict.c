@@ -219,7 +219,7 @@ void predict_rates(struct predict *r, const struct job *j)
     const double tok = (double)j->plan.gbs * j->plan.seq;
     r->peak_dtype = (int)dtype_peak(recipe_of(j->plan.precision)->x);
     r->peak_flop_per_s = cost_peak(&j->system, (enum dtype)r->peak_dtype);
-    r->flop_per_token = model_flop_per_token(&j->model, j->plan.seq, j->plan.vocab_padded);
+    r->flop_per_token = model_flop_per_token(&j->model, plan_context(&j->plan), j->plan.vocab_padded);
     r->tokens_per_s_gpu = tok / r->step_s / j->plan.gpus;
     r->tflops_gpu = r->tokens_per_s_gpu * r->flop_per_token / 1e12;
     r->mfu = r->tflops_gpu * 1e12 / r->peak_flop_per_s;

@@ -408,6 +408,9 @@ enum err search_run(struct search_result *r, struct arena *a, const struct job *
 {
     const double from_s = clock_s();
     struct hunt h;
+    if (j->plan.packed)
+        return fail(d, ERR_LIMIT, "--packed: a search prices whole sequences: leave it out, and predict the plans that "
+                                  "it finds");
     TRY(check_sizes(j, d));
     hunt_open(&h, r, a, j, ask);
     TRY(check_first(&h, d));

@@ -156,10 +156,9 @@ static inline void parity_keep(void *user, int rank, int step, const struct unro
     if (step == 0) memcpy(p->arena[rank], arena, (size_t)unroll_memory_B(u));
 }
 
-/* Builds, unrolls and plans; fails the test with the diagnosis. */
-static inline void parity_open(struct parity *p, const struct fold *f, int seed, enum optimizer optimizer)
+/* Builds, unrolls and plans p->j; fails the test with the diagnosis. */
+static inline void parity_make(struct parity *p, const struct fold *f)
 {
-    *p = (struct parity){ .j = parity_job(f, seed, optimizer) };
     ck_assert_msg(plan_resolve(&p->j, &p->d) == OK, "%s: %s", f->name, p->d.text);
     program_build(&p->pr, &p->a, &p->j);
     p->u = arena_alloc(&p->a, (size_t)p->pr.n_stage * sizeof *p->u);
@@ -171,6 +170,12 @@ static inline void parity_open(struct parity *p, const struct fold *f, int seed,
     p->ask = (struct exec_ask){ .steps = PARITY_STEPS, .iters_traced = 1, .poison = 1, .timeout_s = 60,
                                 .after_step = parity_keep, .user = p };
     p->ask.text = parity_text(&p->ask.text_n);
+}
+
+static inline void parity_open(struct parity *p, const struct fold *f, int seed, enum optimizer optimizer)
+{
+    *p = (struct parity){ .j = parity_job(f, seed, optimizer) };
+    parity_make(p, f);
 }
 
 static inline enum err parity_run(struct parity *p)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum { ROWS = 6, VOCAB = 13, PADDED = 24 }; /* cut into 4, the last part is padding alone */
-static const int32_t label[ROWS] = {0, 12, 5, 6, 7, 5};
+static const int32_t label[ROWS] = {0, 12, 5, 6, -1, 5}; /* -1 does not count */
 static const double scale = 0.125;
 
 /* Of logits [ROWS, VOCAB]. */
@@ -14,6 +14,7 @@ static double loss(const void *user)
     double all = 0;
     for (int t = 0; t < ROWS; t++) {
         double sum = 0;
+        if (label[t] < 0) continue;
         for (int c = 0; c < VOCAB; c++) sum += exp(logit[t * VOCAB + c] - logit[t * VOCAB + label[t]]);
         all += log(sum) * scale;
     }
@@ -84,7 +85,7 @@ END_TEST
 START_TEST(equal_logits_lose_the_logarithm_of_the_vocabulary)
 {
     float logit[ROWS * PADDED] = {0};
-    ck_assert_double_eq_tol(in_parts(logit, 2), ROWS * scale * log(VOCAB), 1e-6);
+    ck_assert_double_eq_tol(in_parts(logit, 2), (ROWS - 1) * scale * log(VOCAB), 1e-6);
 }
 END_TEST
 

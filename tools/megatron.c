@@ -46,6 +46,14 @@ const struct megatron_means megatron_means[] = {
     { "moments", "fp8", "--exp-avg-dtype fp8 --exp-avg-sq-dtype fp8" },
     { "master", "fp32", "" },
     { "master", "remainder", "--use-precision-aware-optimizer" },
+    { "packed", "none", "" },
+    { "packed", "positions", "--reset-position-ids" },
+    { "packed", "attention", "--reset-attention-mask" },
+    { "packed", "loss", "--eod-mask-loss" },
+    { "packed", "positions+attention", "--reset-position-ids --reset-attention-mask" },
+    { "packed", "positions+loss", "--reset-position-ids --eod-mask-loss" },
+    { "packed", "attention+loss", "--reset-attention-mask --eod-mask-loss" },
+    { "packed", "positions+attention+loss", "--reset-position-ids --reset-attention-mask --eod-mask-loss" },
     { "cp-comm", "allgather", "--cp-comm-type all_gather" },
     { "cp-comm", "a2a", "--cp-comm-type a2a" },
     { "cp-comm", "p2p", "--cp-comm-type p2p" },
@@ -77,7 +85,8 @@ const int megatron_n_means = LEN(megatron_means);
 const char *const megatron_apart[] = {
     "model",    "system", "stack",       "gpus",        "vpp",        "layout",      "schedule",
     "layers",   "mtp",    "recompute",   "cuda-graph",  "high-first", "high-last",   "offload",
-    "capacity", "load",   "vocab-extra", "domain-gpus", "data-workers", "lr-min",     "lr-cooldown", NULL,
+    "capacity", "load",   "vocab-extra", "domain-gpus", "data-workers", "lr-min",     "lr-cooldown",
+    "eod",      "document", NULL,
 };
 
 void megatron_add(struct megatron_args *args, struct arena *a, const char *flag, const char *value)

@@ -37,7 +37,7 @@ enum err run_log_open(struct run_log *l, struct arena *a, const char *dir, const
     const struct plan *p = &j->plan;
     *l = (struct run_log){ .path = arena_printf(a, "%s/metrics.jsonl", dir), .job = j, .steps = steps,
                            .progress = isatty(STDERR_FILENO) };
-    l->flop = (double)p->gbs * p->seq * model_flop_per_token(&j->model, p->seq, p->vocab_padded);
+    l->flop = (double)p->gbs * p->seq * model_flop_per_token(&j->model, plan_context(p), p->vocab_padded);
     TRY(keep_lines(l->path, first, d));
     l->f = fopen(l->path, "ab");
     return l->f ? OK : fail(d, ERR_IO, "%.300s: cannot be written: %s", l->path, strerror(errno));

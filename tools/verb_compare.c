@@ -146,7 +146,7 @@ static struct head_row step_row(const struct compare *c)
 static struct head_row tflops_row(const struct compare *c, const struct head_row *s)
 {
     const struct plan *p = &c->job.plan;
-    const double tera = 1e-12 * p->gbs * p->seq * model_flop_per_token(&c->job.model, p->seq, p->vocab_padded) /
+    const double tera = 1e-12 * p->gbs * p->seq * model_flop_per_token(&c->job.model, plan_context(p), p->vocab_padded) /
                         p->gpus;
     return row_of("TFLOPS/rank", tera / s->predicted, tera / s->at_load, tera / s->measured);
 }

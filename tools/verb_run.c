@@ -236,7 +236,7 @@ static struct step_row *step_rows(struct arena *a, const struct run *r)
 {
     const struct plan *p = &r->job.plan;
     const double tokens = (double)p->gbs * p->seq;
-    const double flop = tokens * model_flop_per_token(&r->job.model, p->seq, p->vocab_padded);
+    const double flop = tokens * model_flop_per_token(&r->job.model, plan_context(p), p->vocab_padded);
     struct step_row *row = arena_alloc(a, (size_t)(r->r.n_step + 1) * sizeof *row);
     for (int i = 0; i < r->r.n_step; i++) {
         const struct exec_step *s = &r->r.step[i];
