@@ -125,6 +125,7 @@ answers 0 "counsel[].about counsel[].says counsel[].flags" predict deepseek-v3-2
 answers 0 "counsel[].flags" search --model tiny-moe --system h100-sxm --gpus 12 --seq 64 --gbs 64 --top 1
 answers 0 "cost.billed_usd cost.idle_usd" predict deepseek-v3-256-gb200 --tokens 1e12 --price 4
 answers 0 "contention.step_s contention.longer contention.groups[].group contention.groups[].alone_s contention.groups[].shared_s" predict deepseek-v3-1024-h100 --contention dynamic
+answers 0 "plans[].contention_step_s" search --model tiny-moe --system h100-sxm --gpus 8 --seq 64 --gbs 64 --top 2 --contention dynamic
 expect 2 predict tiny-moe-8 --contention some;   says "--contention"
 # What a run's tokens chose, and a prediction under it.
 expect 0 run tiny-moe-8 --steps 2 --out recorded --record-load tokens.yaml

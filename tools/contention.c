@@ -3,6 +3,8 @@
 #include "sim/sim_heap.h"
 #include <stddef.h>
 
+const char *const contention_names[] = { "static", "dynamic", NULL };
+
 const struct report_col contention_cols[] = {
     { "group", "group", REPORT_TEXT, offsetof(struct contention_row, group) },
     { "alone_s", "transfer alone", REPORT_S, offsetof(struct contention_row, alone_s) },

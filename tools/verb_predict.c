@@ -6,7 +6,6 @@
 #include "tools/view.h"
 
 struct predict_flags { char trace[256]; struct view_ask ask; };
-static const char *const contentions[] = { "static", "dynamic", NULL };
 static const struct opt flags[] = {
     { .key = "trace", ARGS_TEXT(struct predict_flags, trace, ""),
       .help = "write the predicted step as a Chrome trace (Perfetto)" },
@@ -20,7 +19,7 @@ static const struct opt flags[] = {
     { .key = "vary", ARGS_TEXT(struct predict_flags, ask.vary, ""),
       .help = "key=a..b: the plan again with key = a, 2a, 4a, .. b; or key=a,b,c; also of the system: "
           "gpu.memory=.." },
-    { .key = "contention", ARGS_NAME(struct predict_flags, ask.contention, contentions, "static"),
+    { .key = "contention", ARGS_NAME(struct predict_flags, ask.contention, contention_names, "static"),
       .help = "dynamic: the step also by events, where what runs at once shares links; a second figure" },
     { .key = "sensitivity", ARGS_BOOL(struct predict_flags, ask.sensitivity),
       .help = "what each figure of the system would buy, were it a tenth better" },

@@ -3,24 +3,28 @@
 #include "sim/search.h"
 #include "tools/answer.h"
 #include "tools/args.h"
+#include "tools/contention.h"
 #include "tools/counsel.h"
 #include "tools/objective.h"
 #include "tools/save.h"
 #include "tools/verb.h"
+#include <math.h>
 #include <string.h>
 
-struct search_flags { int32_t top, objective; char fix[8], out[256]; };
+struct search_flags { int32_t top, objective, contention; char fix[8], out[256]; };
 static const struct opt flags[] = {
     { .key = "top", ARGS_INT(struct search_flags, top, 1, 1000, "10"), .help = "plans to show" },
     { .key = "fix", ARGS_TEXT(struct search_flags, fix, ""),
       .help = "key=value, any number of times: not varied (as --key value)" },
     { .key = "objective", ARGS_NAME(struct search_flags, objective, objective_names, "throughput"),
       .help = "cost, gpus: the best plan at each divisor of gpus; the cheapest a token, the fewest GPUs" },
+    { .key = "contention", ARGS_NAME(struct search_flags, contention, contention_names, "static"),
+      .help = "dynamic: of the plans shown also the step by events, where what runs at once shares links" },
     { .key = "out", ARGS_TEXT(struct search_flags, out, ""),
       .help = "also -o: write the best plan to this file" },
 };
 
-struct hit_row { struct search_hit hit; double needs_B; int32_t place; const char *same, *line; };
+struct hit_row { struct search_hit hit; double needs_B, shared_s; int32_t place; const char *same, *line; };
 static const struct report_col hit_cols[] = {
     { NULL, "#", REPORT_INT, offsetof(struct hit_row, place) },
     { NULL, "", REPORT_TEXT, offsetof(struct hit_row, same) },
@@ -30,7 +34,10 @@ static const struct report_col hit_cols[] = {
     { "peak_gib", NULL, REPORT_GIB, offsetof(struct hit_row, hit.peak_B) },
     { NULL, "memory", REPORT_GIB, offsetof(struct hit_row, needs_B) },
     { NULL, "plan", REPORT_TEXT, offsetof(struct hit_row, line) },
+    { "contention_step_s", "step, links shared", REPORT_S, offsetof(struct hit_row, shared_s) },     /* when asked for */
 };
+static int hit_n_col(const struct search_flags *f) { return LEN(hit_cols) - !f->contention; }
+
 static const struct report_col space_cols[] = {
     { "grids", NULL, REPORT_LONG, offsetof(struct search_result, grids) },
     { "gbs_valid", NULL, REPORT_LONG, offsetof(struct search_result, gbs_valid) },
@@ -61,22 +68,40 @@ static const struct report_col reject_cols[] = {
     { "reason", "refused because", REPORT_CHARS, offsetof(struct search_reject, reason) },
 };
 
-static struct hit_row *hit_rows(struct arena *a, const struct job *j, const struct search_result *r)
+/* NAN: the step is too long to be played by events. */
+static double shared_s(const struct job *j, const struct search_hit *hit)
+{
+    struct arena scratch = { 0 };
+    struct job *other = arena_alloc(&scratch, sizeof *other);
+    struct contention x;
+    struct program pr;
+    struct diag why;
+    *other = *j;
+    other->plan = hit->plan;
+    program_build(&pr, &scratch, other);
+    load_apply(&pr, other);
+    const enum err e = contention_of(&x, &pr, other, hit->step_s, &why);
+    arena_free(&scratch);
+    return e == OK ? x.step_s : (double)NAN;
+}
+
+static struct hit_row *hit_rows(struct arena *a, const struct job *j, const struct search_result *r, const struct search_flags *f)
 {
     struct hit_row *row = arena_alloc(a, (size_t)(r->n_hit + 1) * sizeof *row);
     for (int i = 0; i < r->n_hit; i++)
         row[i] = (struct hit_row){ .hit = r->hit[i],
                                    .needs_B = predict_device_B(j, r->hit[i].peak_B),
                                    .place = i + 1,
+                                   .shared_s = f->contention && i < f->top ? shared_s(j, &r->hit[i]) : (double)NAN,
                                    .line = answer_plan_line(a, &r->hit[i].plan),
                                    .same = r->hit[i].step_s <= 1.02 * r->hit[0].step_s ? "=" : "" };
     return row;
 }
 
-static json_t *document(struct arena *a, const struct job *j, const struct search_result *r)
+static json_t *document(struct arena *a, const struct job *j, const struct search_result *r, const struct search_flags *f)
 {
-    struct hit_row *row = hit_rows(a, j, r);
-    json_t *plans = report_rows(&(struct report_list){ hit_cols, LEN(hit_cols), row, sizeof *row, r->n_hit });
+    struct hit_row *row = hit_rows(a, j, r, f);
+    json_t *plans = report_rows(&(struct report_list){ hit_cols, hit_n_col(f), row, sizeof *row, r->n_hit });
     json_t *doc = json_object(), *rejected = json_object();
     for (int i = 0; i < r->n_hit; i++)
         json_object_set_new(json_array_get(plans, (size_t)i), "plan", answer_plan(a, &r->hit[i].plan));
@@ -89,16 +114,15 @@ static json_t *document(struct arena *a, const struct job *j, const struct searc
     return report_keys(doc, count_cols, LEN(count_cols), r);
 }
 
-/* Of `top` plans asked for. */
-static void show(struct arena *a, const struct job *j, const struct search_result *r, int top)
+static void show(struct arena *a, const struct job *j, const struct search_result *r, const struct search_flags *f)
 {
-    const int shown = r->n_hit < top ? r->n_hit : top;
-    struct hit_row *row = hit_rows(a, j, r);
+    const int shown = r->n_hit < f->top ? r->n_hit : f->top;
+    struct hit_row *row = hit_rows(a, j, r, f);
     report_table(arena_printf(a,
                               "The best plans for %s on %d GPUs of %s, stack %s, seq %d, global batch %d  (=: "
                               "within 2 %% of the first)",
                               j->model.name, j->plan.gpus, j->system.name, j->stack.name, j->plan.seq, j->plan.gbs),
-                 &(struct report_list){ hit_cols, LEN(hit_cols), row, sizeof *row, shown }, 0);
+                 &(struct report_list){ hit_cols, hit_n_col(f), row, sizeof *row, shown }, 0);
     if (r->n_hit > shown)
         printf("  and %d more within 2 %% of the first: --top %d\n", r->n_hit - shown, r->n_hit);
     if (r->n_hit) printf("\n  layout of the first: %s\n", layout_text(a, &r->hit[0].plan.split));
@@ -118,14 +142,14 @@ static enum err tell(struct arena *a, const struct args *args, const struct sear
     const struct report_list advised = { counsel_cols, counsel_n_col, counsel, sizeof *counsel, n_counsel };
     const struct report_list rows = { objective_cols, objective_n_col, o->row, sizeof *o->row, o->n };
     if (args->json) {
-        json_t *doc = document(a, j, r);
+        json_t *doc = document(a, j, r, f);
         json_object_set_new(doc, "objective", json_string(objective_names[f->objective]));
         json_object_set_new(doc, "by_gpus", report_rows(&rows));
         json_object_set_new(doc, "counsel", report_rows(&advised));
         report_document(doc);
     } else {
         report_table("The best plan at each number of GPUs", &rows, -1);
-        show(a, j, r, f->top);
+        show(a, j, r, f);
         report_table("The batch fits badly", &advised, -1);
     }
     if (!r->n_hit || !*f->out) return OK;
