@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 enum memo_kind { MEMO_PRICE, MEMO_WOVEN, MEMO_STATES, MEMO_ONCE, MEMO_COUNT };
-struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order, weave; };
+struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order, weave, mtp; };
 
 /* Open addressing; values are found by index, and stay where they are. */
 struct memo { struct key *key; void **value; int32_t n, room; };
@@ -20,7 +20,8 @@ struct search_blocks {
 
 static uint64_t key_hash(const struct key *k)
 {
-    const int32_t v[] = { k->block, k->recompute, k->tp, k->cp, k->etp, k->ep, k->mbs, k->pp, k->order, k->weave };
+    const int32_t v[] = { k->block, k->recompute, k->tp, k->cp, k->etp, k->ep, k->mbs, k->pp, k->order, k->weave,
+                          k->mtp };
     uint64_t h = 1469598103934665603u;
     for (int i = 0; i < LEN(v); i++) h = (h ^ (uint32_t)v[i]) * 1099511628211u;
     return h ^ h >> 32;
@@ -30,7 +31,7 @@ static int key_same(const struct key *a, const struct key *b)
 {
     return a->block == b->block && a->recompute == b->recompute && a->tp == b->tp && a->cp == b->cp &&
            a->etp == b->etp && a->ep == b->ep && a->mbs == b->mbs && a->pp == b->pp && a->order == b->order &&
-           a->weave == b->weave;
+           a->weave == b->weave && a->mtp == b->mtp;
 }
 
 /* Where the key's value is, or where it goes. */
@@ -67,10 +68,12 @@ static int sees_experts(const struct search_space *s, enum block k)
     return k == BLOCK_MOE || (k == BLOCK_LOSS && s->mtp && s->job->model.experts);
 }
 
+/* pp: the embedding and the loss, alone on one stage, share what each has of its own on two. */
 static struct key key_of(const struct search_blocks *b, const struct search_point *p, enum block k)
 {
     const struct search_grid *g = &b->space->grid[p->grid];
     struct key key = { .block = (int32_t)k, .tp = g->tp, .etp = 1, .ep = 1 };
+    key.pp = g->pp > 1 && (k == BLOCK_EMBED || k == BLOCK_LOSS);
     if (sees_experts(b->space, k)) key.etp = g->etp, key.ep = g->ep;
     return key;
 }
@@ -80,12 +83,13 @@ static struct key key_of(const struct search_blocks *b, const struct search_poin
 struct built { struct arena arena; struct program pr; struct cost cost; const double *op_s; };
 
 static void built_open(struct built *t, struct search_blocks *b, const struct search_point *p, int recompute,
-                       enum block k)
+                       enum block k, int mtp)
 {
     struct diag d;
     *t = (struct built){ 0 };
     b->job = *b->space->job;
     search_space_plan(&b->job, b->space, p, recompute, &d);
+    b->job.plan.mtp = mtp;
     program_build_block(&t->pr, &t->arena, &b->job, k);
     load_apply(&t->pr, &b->job);
     cost_init(&t->cost, &t->pr, &b->job);
@@ -135,29 +139,43 @@ static void half_price(struct search_half *h, struct built *t, const struct sear
     h->busy_s[PASS_HOST] = issue_s;
 }
 
-const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p,
-                                              int recompute, enum block k)
+static const struct search_block *block_price(struct search_blocks *b, const struct search_point *p,
+                                              int recompute, enum block k, int mtp)
 {
     struct key key = key_of(b, p, k);
+    if (k == BLOCK_LOSS && !mtp) key.etp = key.ep = 1;
+    key.mtp = k == BLOCK_LOSS ? mtp : 0;
     key.recompute = recompute;
     key.cp = b->space->grid[p->grid].cp;
     key.mbs = p->mbs;
-    key.pp = b->space->grid[p->grid].pp > 1;
-    key.weave = sees_experts(b->space, k) && p->weave;      /* which stream exchanges are on */
+    key.weave = sees_experts(b->space, k) && (k == BLOCK_MOE || mtp) && p->weave;      /* which stream exchanges are on */
     void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
     if (*at) return *at;
     struct search_block *v = *at = arena_alloc(b->arena, sizeof *v);
     struct built t;
     b->memo[MEMO_PRICE].n++;
-    built_open(&t, b, p, recompute, k);
+    built_open(&t, b, p, recompute, k, mtp);
     const int split = b->job.plan.split_wgrad;
     half_price(&v->fwd, &t, b, k, PASS_FWD);
     half_price(&v->bwd, &t, b, k, split ? PASS_BWD_INPUT : PASS_BWD);
     if (split) half_price(&v->weight, &t, b, k, PASS_BWD_WEIGHT);
     const int edge = t.pr.chunk[0].x_in ? t.pr.chunk[0].x_in : t.pr.chunk[0].x_out;
     v->edge_B = (double)program_B(&t.pr, edge);
+    for (int i = 1; i < t.pr.n_buf; i++)
+        if (t.pr.buf[i].keep == KEEP_CACHE && t.pr.buf[i].chunk < 0) v->cache_B += (double)program_B(&t.pr, i);
     arena_free(&t.arena);
     return v;
+}
+
+const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p,
+                                              int recompute, enum block k)
+{
+    return block_price(b, p, recompute, k, b->space->mtp);
+}
+
+const struct search_block *search_block_head(struct search_blocks *b, const struct search_point *p, int recompute)
+{
+    return block_price(b, p, recompute, BLOCK_LOSS, 0);
 }
 
 /* ---- woven ---- */
@@ -263,8 +281,6 @@ static int is_copy(const struct program *pr, int id)
  * input table are one table. */
 static void states_read(struct search_states *v, const struct program *pr, int skip_table)
 {
-    for (int i = 1; i < pr->n_buf; i++)
-        if (pr->buf[i].keep == KEEP_CACHE && pr->buf[i].chunk < 0) v->cache_B += (double)program_B(pr, i);
     for (int i = 0; i < pr->n_param; i++) {
         const struct param *p = &pr->param[i];
         const struct bucket *k = bucket_of(pr, program_root(pr, p->w));
@@ -282,16 +298,13 @@ static void states_read(struct search_states *v, const struct program *pr, int s
 const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p,
                                                 enum block k)
 {
-    struct key key = key_of(b, p, k);
-    key.pp = b->space->grid[p->grid].pp > 1;
-    key.cp = b->space->grid[p->grid].cp;            /* a dispatcher's buffers hold a micro-batch's tokens */
-    key.mbs = p->mbs;
+    const struct key key = key_of(b, p, k);
     void **at = memo_find(&b->memo[MEMO_STATES], b->arena, &key);
     if (*at) return *at;
     struct search_states *v = *at = arena_alloc(b->arena, sizeof *v);
     struct built t;
     b->memo[MEMO_STATES].n++;
-    built_open(&t, b, p, 0, k);
+    built_open(&t, b, p, 0, k, b->space->mtp);
     states_read(v, &t.pr, k == BLOCK_LOSS && b->job.plan.pp == 1);
     arena_free(&t.arena);
     return v;
@@ -356,7 +369,7 @@ const struct search_once *search_block_once(struct search_blocks *b, const struc
     struct search_once *v = *at = arena_alloc(b->arena, sizeof *v);
     struct built t;
     b->memo[MEMO_ONCE].n++;
-    built_open(&t, b, p, 0, k);
+    built_open(&t, b, p, 0, k, b->space->mtp);
     once_read(v, &t, k == BLOCK_LOSS && b->job.plan.pp == 1);
     arena_free(&t.arena);
     return v;

@@ -21,13 +21,14 @@ struct search_half {
 struct search_block {
     struct search_half fwd, bwd, weight;        /* weight: BWD_WEIGHT where backward is split, else nothing */
     double edge_B;                      /* of an activation between blocks                             */
+    double cache_B;                     /* workspaces and caches of a stage that holds this block alone */
 };
 /* A MoE layer's forward woven with another one's backward: diagonals of the segment that repeats inside a
  * merged pass, and of its first and last parts together, one layer's worth too (phase 0 only). */
 struct search_woven { double inside_s[PASS_DATA], ends_s[PASS_DATA]; };
 /* Bytes kept for ever: of a rank, and before they are shared over dp x cp and over edp. Less than the truth
- * by padding. cache_B: workspaces and caches of a stage that holds this block alone. */
-struct search_states { double own_B, dense_B, expert_B, cache_B; };
+ * by padding. */
+struct search_states { double own_B, dense_B, expert_B; };
 /* Seconds of a block's ops once a step. Of a bucket shared by nobody scatter and gather are 0. */
 struct search_once { double zero_s, scatter_s, sumsq_s, world_s, update_s, gather_s; };
 
@@ -36,6 +37,8 @@ struct search_blocks;
 struct search_blocks *search_block_open(struct arena *a, const struct search_space *s);
 const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p,
                                               int recompute, enum block k);
+/* The loss block without MTP: what it costs hangs on no experts. */
+const struct search_block *search_block_head(struct search_blocks *b, const struct search_point *p, int recompute);
 /* `phase`: parts by which the forward lags, as dense layers (one part each) stand before its experts; 0 to
  * 3. */
 const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p,

@@ -163,14 +163,19 @@ static void paths_of(struct paths *to, const struct search_view *v)
     to->any_s = fmax(to->any_s, to->first_s);
 }
 
-/* Some stage is no shorter than the average. */
+/* Some stage is no shorter than the average. An MTP depth is no less than its layers, which are like the last, and a
+ * head: the block that holds both would have to be priced for every grid. */
 double search_bound_floor_s(struct search_views *all, const struct search_point *p, int recompute)
 {
     const struct model *m = &all->space->job->model;
-    const struct search_view v = search_view_priced(all, p, recompute);
-    const int dense = m->experts ? m->dense_layers : m->layers;
-    const double n[BLOCK_COUNT] = { 1, dense, m->layers - dense, 1 };
+    const int dense = m->experts ? m->dense_layers : m->layers, mtp = all->space->mtp, more = mtp * model_mtp_layers(m);
+    const double n[BLOCK_COUNT] = { 1, dense + (m->experts ? 0 : more), m->layers - dense + (m->experts ? more : 0),
+                                    1 + mtp };
+    struct search_view v = search_view_of(all, p);
     struct streams sum = { { 0 } };
+    for (int k = BLOCK_EMBED; k < BLOCK_LOSS; k++)
+        if (n[k]) v.block[k] = search_block_price(all->blocks, p, recompute, (enum block)k);
+    v.block[BLOCK_LOSS] = search_block_head(all->blocks, p, recompute);
     for (int k = 0; k < BLOCK_COUNT; k++) {
         if (!v.block[k]) continue;
         add(&sum, v.block[k]->fwd.busy_s, n[k] * v.n_micro / v.pp);

@@ -98,16 +98,25 @@ static double stage_peak_B(const struct search_view *v, int stage)
 
 static double stage_states_B(const struct search_view *v, int stage)
 {
-    double sum = 0, cache_B = 0;        /* of all blocks together: no less than of one */
+    double sum = 0;
     for (int k = 0; k < BLOCK_COUNT; k++) {
         int n = 0;
         for (int c = 0; c < v->vpp; c++) n += v->shape[c * v->pp + stage].n[k];
         if (!n) continue;
         const struct search_states *s = search_block_states(v->blocks, v->point, (enum block)k);
         sum += n * (s->own_B + s->dense_B / (v->g->cp * v->g->dp) + s->expert_B / v->g->edp);
-        cache_B = fmax(cache_B, s->cache_B);
     }
-    return sum + cache_B;
+    return sum;
+}
+
+/* Of all blocks together: no less than of one. */
+static double stage_cache_B(const struct search_view *v, int stage)
+{
+    double most = 0;
+    for (int c = 0; c < v->vpp; c++)
+        for (int k = 0; k < BLOCK_COUNT; k++)
+            if (v->shape[c * v->pp + stage].n[k]) most = fmax(most, v->block[k]->cache_B);
+    return most;
 }
 
 double search_live_states_B(struct search_views *all, const struct search_point *p)
@@ -122,6 +131,6 @@ double search_live_B(struct search_views *all, const struct search_point *p, int
 {
     const struct search_view v = search_view_priced(all, p, recompute);
     double most = 0;
-    for (int s = 0; s < v.pp; s++) most = fmax(most, stage_states_B(&v, s) + stage_peak_B(&v, s));
+    for (int s = 0; s < v.pp; s++) most = fmax(most, stage_states_B(&v, s) + stage_cache_B(&v, s) + stage_peak_B(&v, s));
     return most;
 }
