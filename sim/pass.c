@@ -257,23 +257,33 @@ static void run_memory(struct run *r, enum pass_kind kind, const struct pass_edg
 
 /* ---- runs ---- */
 
-/* Scratch for runs of up to `longest` ops and `uses` uses. */
-struct space { struct arena arena; int32_t *slot_of; struct slot *slot; double *born_B, *dies_B; };
+/* Scratch for runs of up to `longest` ops that use up to `slots` buffers. */
+struct space { int32_t *slot_of; struct slot *slot; double *born_B, *dies_B; };
 
-static int count_uses(const struct flow *f, const int32_t *order, int n)
+/* It is small beside the program, whose arena it comes from. */
+static void space_open(struct space *s, const struct cost *c, int longest)
 {
-    int uses = 0;
-    for (int i = 0; i < n; i++) uses += f->at[order[i] + 1] - f->at[order[i]];
-    return uses;
+    s->slot_of = arena_alloc(c->pr->arena, (size_t)c->flow.n_key * sizeof *s->slot_of);
+    s->born_B = arena_alloc(c->pr->arena, ((size_t)longest + 1) * sizeof *s->born_B);
+    s->dies_B = arena_alloc(c->pr->arena, ((size_t)longest + 1) * sizeof *s->dies_B);
 }
 
-static void space_open(struct space *s, const struct cost *c, int longest, int uses)
+/* Buffers that a run uses: each has a slot. */
+static int count_slots(const struct space *s, const struct flow *f, const int32_t *order, int n)
 {
-    *s = (struct space){ 0 };
-    s->slot_of = arena_alloc(&s->arena, (size_t)c->flow.n_key * sizeof *s->slot_of);
-    s->slot = arena_alloc(&s->arena, ((size_t)uses + 4) * sizeof *s->slot);
-    s->born_B = arena_alloc(&s->arena, ((size_t)longest + 1) * sizeof *s->born_B);
-    s->dies_B = arena_alloc(&s->arena, ((size_t)longest + 1) * sizeof *s->dies_B);
+    int slots = 0;
+    for (int i = 0; i < n; i++)
+        for (int u = f->at[order[i]]; u < f->at[order[i] + 1]; u++)
+            if (!s->slot_of[f->use[u].key]) s->slot_of[f->use[u].key] = 1, slots++;
+    for (int i = 0; i < n; i++)
+        for (int u = f->at[order[i]]; u < f->at[order[i] + 1]; u++) s->slot_of[f->use[u].key] = 0;
+    return slots;
+}
+
+/* Room for them, and for what edges name besides. */
+static void space_slots(struct space *s, const struct cost *c, int slots)
+{
+    s->slot = arena_alloc(c->pr->arena, ((size_t)slots + 4) * sizeof *s->slot);
 }
 
 static void price_run(struct pass_price *out, struct space *sp, const struct cost *c, const double *op_s,
@@ -292,9 +302,9 @@ void pass_price(struct pass_price *out, const struct cost *c, const double *op_s
                 const int32_t *order, int n, const struct pass_edge *edge)
 {
     struct space sp;
-    space_open(&sp, c, n, count_uses(&c->flow, order, n));
+    space_open(&sp, c, n);
+    space_slots(&sp, c, count_slots(&sp, &c->flow, order, n));
     price_run(out, &sp, c, op_s, kind, order, n, edge);
-    arena_free(&sp.arena);
 }
 
 static struct pass_edge chunk_edge(const struct program *pr, enum pass_kind kind, const int16_t chunk[2])
@@ -329,35 +339,35 @@ void pass_price_chunk(struct pass_price price[PASS_COUNT], const struct cost *c,
     const struct chunk *k = &c->pr->chunk[chunk];
     const int16_t both[2] = { (int16_t)chunk, (int16_t)chunk };
     struct space sp;
-    space_open(&sp, c, k->end - k->fwd, c->flow.at[k->end] - c->flow.at[k->fwd]);
-    int32_t *order = arena_alloc(&sp.arena, (size_t)(k->end - k->fwd + 1) * sizeof *order);
+    space_open(&sp, c, k->end - k->fwd);
+    space_slots(&sp, c, c->flow.at[k->end] - c->flow.at[k->fwd]);
+    int32_t *order = arena_alloc(c->pr->arena, (size_t)(k->end - k->fwd + 1) * sizeof *order);
     for (int i = 0; i < PASS_COUNT; i++) pass_identity(&price[i]);
     for (int i = 0; i < LEN(kinds); i++) {
         const int n = chunk_list(order, c->pr, kinds[i], k);
         const struct pass_edge e = chunk_edge(c->pr, kinds[i], both);
         price_run(&price[kinds[i]], &sp, c, op_s, kinds[i], order, n, &e);
     }
-    arena_free(&sp.arena);
 }
 
 struct pass_price *pass_price_all(const struct cost *c, const double *op_s, struct arena *a)
 {
     const struct program *pr = c->pr;
     struct pass_price *price = arena_alloc(a, (size_t)pr->n_pass * sizeof *price);
-    int longest = 0, uses = 0;
-    for (int i = 0; i < pr->n_pass; i++) {
-        const int n = pr->pass[i].n, u = count_uses(&c->flow, &pr->order[pr->pass[i].first], n);
-        longest = n > longest ? n : longest;
-        uses = u > uses ? u : uses;
-    }
+    int longest = 0, slots = 0;
     struct space sp;
-    space_open(&sp, c, longest, uses);
+    for (int i = 0; i < pr->n_pass; i++) longest = pr->pass[i].n > longest ? pr->pass[i].n : longest;
+    space_open(&sp, c, longest);
+    for (int i = 0; i < pr->n_pass; i++) {
+        const int n = count_slots(&sp, &c->flow, &pr->order[pr->pass[i].first], pr->pass[i].n);
+        slots = n > slots ? n : slots;
+    }
+    space_slots(&sp, c, slots);
     for (int i = 0; i < pr->n_pass; i++) {
         const struct pass *p = &pr->pass[i];
         const struct pass_edge e = chunk_edge(pr, (enum pass_kind)p->kind, p->chunk);
         price_run(&price[i], &sp, c, op_s, (enum pass_kind)p->kind, &pr->order[p->first], p->n, &e);
     }
-    arena_free(&sp.arena);
     return price;
 }
 

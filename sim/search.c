@@ -26,7 +26,7 @@ struct hunt {
     const struct job *job;
     struct search_space space;
     struct search_views views;
-    struct arena *arena;
+    struct arena *arena, scratch;           /* scratch: of one simulation, cleared after it */
     struct search_point *points;            /* room for those of one grid and micro-batch */
     struct node *heap; int32_t n_heap, room_heap;
     struct found *found; int32_t n_found;
@@ -141,29 +141,31 @@ static double without_reuse_B(const struct program *pr)
 
 static struct found simulate(struct hunt *h, const struct node *n)
 {
-    struct arena a = { 0 };
-    struct job *j = arena_alloc(&a, sizeof *j);
+    struct arena *a = &h->scratch;
+    struct job *j = arena_alloc(a, sizeof *j);
     struct program pr;
     struct cost cost;
+    struct play play;
     struct sim_result sim;
     struct diag d;
     *j = *h->job;
     search_space_plan(j, &h->space, &n->point, n->recompute, &d);
-    program_build(&pr, &a, j);
+    program_build(&pr, a, j);
     load_apply(&pr, j);
     cost_init(&cost, &pr, j);
-    const double *op_s = cost_all_s(&cost, &a);
-    sim_step(&sim, &a, &cost, op_s, pass_price_all(&cost, op_s, &a));
+    const double *op_s = cost_all_s(&cost, a);
+    const int played = play_run(&play, a, &cost, op_s, pass_price_all(&cost, op_s, a));
+    sim_result_of(&sim, a, &play, played);
     const struct load_spread load = load_spread(j);
     const double step_s = load_overflows(&load, j) ? INFINITY : sim.step_s;      /* it would stop */
     struct found f = { .step_s = step_s, .point = n->point, .recompute = n->recompute };
     for (int s = 0; s < pr.n_stage; s++) f.peak_B = fmax(f.peak_B, sim.live_B[s]);
     if (j->stack.arena && f.peak_B <= h->room_B && without_reuse_B(&pr) > h->room_B) {
         struct predict whole;
-        predict_job(&whole, NULL, &a, j);
+        predict_job(&whole, NULL, a, j);
         f.peak_B = whole.peak_B;
     }
-    arena_free(&a);
+    arena_clear(a);
     h->r->simulated++;
     return f;
 }
@@ -419,6 +421,8 @@ enum err search_run(struct search_result *r, struct arena *a, const struct job *
     answer_hits(&h);
     answer_rejects(&h);
     answer_proof(&h);
+    search_block_close(h.views.blocks);
+    arena_free(&h.scratch);
     r->total_s = clock_s() - from_s;
     if (!h.space.n_grid) return nothing_passes(&h, d);
     return r->n_hit ? OK : nothing_fits(&h, d);

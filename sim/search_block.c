@@ -14,6 +14,7 @@ struct search_blocks {
     struct arena *arena;
     struct memo memo[MEMO_COUNT];
     struct job job;
+    struct arena scratch;               /* of one block, cleared once it is priced */
 };
 
 /* ---- memo ---- */
@@ -80,20 +81,20 @@ static struct key key_of(const struct search_blocks *b, const struct search_poin
 
 /* ---- building ---- */
 
-struct built { struct arena arena; struct program pr; struct cost cost; const double *op_s; };
+struct built { struct arena *arena; struct program pr; struct cost cost; const double *op_s; };
 
 static void built_open(struct built *t, struct search_blocks *b, const struct search_point *p, int recompute,
                        enum block k, int mtp)
 {
     struct diag d;
-    *t = (struct built){ 0 };
+    *t = (struct built){ .arena = &b->scratch };
     b->job = *b->space->job;
     search_space_plan(&b->job, b->space, p, recompute, &d);
     b->job.plan.mtp = mtp;
-    program_build_block(&t->pr, &t->arena, &b->job, k);
+    program_build_block(&t->pr, t->arena, &b->job, k);
     load_apply(&t->pr, &b->job);
     cost_init(&t->cost, &t->pr, &b->job);
-    t->op_s = cost_all_s(&t->cost, &t->arena);
+    t->op_s = cost_all_s(&t->cost, t->arena);
 }
 
 /* With one chunk the embedding and the loss share one DATA op: it is counted with the loss. */
@@ -123,7 +124,7 @@ static void half_price(struct search_half *h, struct built *t, const struct sear
     const int input = kind == PASS_BWD || kind == PASS_BWD_INPUT;
     const struct pass_edge edge = { .in = { fwd ? c->x_in : 0, fwd ? 0 : c->dy_in },
                                     .out = { fwd ? c->x_out : 0, input ? c->dx_out : 0 } };
-    int32_t *order = arena_alloc(&t->arena, (size_t)(c->reduce - c->fwd + 1) * sizeof *order);
+    int32_t *order = arena_alloc(t->arena, (size_t)(c->reduce - c->fwd + 1) * sizeof *order);
     int n = 0;
     double issue_s = 0;
     for (int i = fwd ? c->fwd : c->bwd; i < (fwd ? c->bwd : c->reduce); i++) {
@@ -163,7 +164,7 @@ static const struct search_block *block_price(struct search_blocks *b, const str
     v->edge_B = (double)program_B(&t.pr, edge);
     for (int i = 1; i < t.pr.n_buf; i++)
         if (t.pr.buf[i].keep == KEEP_CACHE && t.pr.buf[i].chunk < 0) v->cache_B += (double)program_B(&t.pr, i);
-    arena_free(&t.arena);
+    arena_clear(t.arena);
     return v;
 }
 
@@ -211,7 +212,7 @@ static void woven_job(struct job *j, const struct search_blocks *b, const struct
 static void woven_add(double sum_s[PASS_DATA], struct built *t, const struct pass *pass, int from, int to)
 {
     static const struct pass_edge none = { { 0, 0 }, { 0, 0 } };
-    int32_t *order = arena_alloc(&t->arena, (size_t)pass->n * sizeof *order);
+    int32_t *order = arena_alloc(t->arena, (size_t)pass->n * sizeof *order);
     struct pass_price price;
     int n = 0, part[2] = { -1, -1 };
     for (int i = 0, half = -1; i < pass->n; i++) {
@@ -235,19 +236,19 @@ const struct search_woven *search_block_woven(struct search_blocks *b, const str
     void **at = memo_find(&b->memo[MEMO_WOVEN], b->arena, &key);
     if (*at) return *at;
     struct search_woven *v = *at = arena_alloc(b->arena, sizeof *v);
-    struct built t = { 0 };
+    struct built t = { .arena = &b->scratch };
     const struct pass *pass;
     b->memo[MEMO_WOVEN].n++;
     woven_job(&b->job, b, p, recompute, phase);
-    program_build(&t.pr, &t.arena, &b->job);
+    program_build(&t.pr, t.arena, &b->job);
     load_apply(&t.pr, &b->job);
     cost_init(&t.cost, &t.pr, &b->job);
-    t.op_s = cost_all_s(&t.cost, &t.arena);
+    t.op_s = cost_all_s(&t.cost, t.arena);
     for (pass = t.pr.pass; pass->kind != PASS_FWD_BWD;) pass++;
     woven_add(v->inside_s, &t, pass, PARTS, 2 * PARTS - 1);
     if (!phase) woven_add(v->ends_s, &t, pass, 0, PARTS - 1);
     if (!phase) woven_add(v->ends_s, &t, pass, PARTS * WOVEN_LAYERS, PARTS * WOVEN_LAYERS);
-    arena_free(&t.arena);
+    arena_clear(t.arena);
     return v;
 }
 
@@ -306,7 +307,7 @@ const struct search_states *search_block_states(struct search_blocks *b, const s
     b->memo[MEMO_STATES].n++;
     built_open(&t, b, p, 0, k, b->space->mtp);
     states_read(v, &t.pr, k == BLOCK_LOSS && b->job.plan.pp == 1);
-    arena_free(&t.arena);
+    arena_clear(t.arena);
     return v;
 }
 
@@ -371,7 +372,7 @@ const struct search_once *search_block_once(struct search_blocks *b, const struc
     b->memo[MEMO_ONCE].n++;
     built_open(&t, b, p, 0, k, b->space->mtp);
     once_read(v, &t, k == BLOCK_LOSS && b->job.plan.pp == 1);
-    arena_free(&t.arena);
+    arena_clear(t.arena);
     return v;
 }
 
@@ -384,4 +385,9 @@ struct search_blocks *search_block_open(struct arena *a, const struct search_spa
     b->arena = a;
     for (int m = 0; m < MEMO_COUNT; m++) memo_init(&b->memo[m], a, 1024);
     return b;
+}
+
+void search_block_close(struct search_blocks *b)
+{
+    arena_free(&b->scratch);
 }

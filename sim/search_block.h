@@ -33,8 +33,9 @@ struct search_states { double own_B, dense_B, expert_B; };
 struct search_once { double zero_s, scatter_s, sumsq_s, world_s, update_s, gather_s; };
 
 struct search_blocks;
-/* Everything lives in `a`. */
+/* Everything that is kept lives in `a`; close lets go of what was needed to price. */
 struct search_blocks *search_block_open(struct arena *a, const struct search_space *s);
+void search_block_close(struct search_blocks *b);
 const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p,
                                               int recompute, enum block k);
 /* The loss block without MTP: what it costs hangs on no experts. */

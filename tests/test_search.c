@@ -131,6 +131,7 @@ START_TEST(bounds_hold)
     }
     ck_assert_double_gt(sum[0] / bounded[_i].plans, bounded[_i].time);      /* and are not idle */
     ck_assert_double_gt(sum[1] / bounded[_i].plans, bounded[_i].memory);
+    search_block_close(v.blocks);
     arena_free(&t.arena);
 }
 END_TEST
@@ -175,8 +176,12 @@ START_TEST(blocks_see_their_keys)
             if (!ends && (k == BLOCK_EMBED || k == BLOCK_LOSS)) continue;
             if (!same && (k == BLOCK_MOE || (k == BLOCK_LOSS && t.job->model.mtp))) continue;
             const struct search_block *x[2];
-            for (int m = 0; m < 2; m++)             /* a memo each: both are built */
-                x[m] = search_block_price(search_block_open(&t.arena, &t.space), &p[m], 0, (enum block)k);
+            for (int m = 0; m < 2; m++) {           /* a memo each: both are built */
+                struct search_blocks *b = search_block_open(&t.arena, &t.space);
+                x[m] = search_block_price(b, &p[m], 0, (enum block)k);
+                search_block_close(b);
+            }
+            ck_assert_double_eq(x[0]->cache_B, x[1]->cache_B);
             check_half(&x[0]->fwd, &x[1]->fwd);
             check_half(&x[0]->bwd, &x[1]->bwd);
             pairs++;

@@ -84,3 +84,16 @@ void arena_free(struct arena *a)
         free(b);
     }
 }
+
+/* The last block is the largest: soon it holds everything. */
+void arena_clear(struct arena *a)
+{
+    struct arena_block *b = a->last;
+    if (b == NULL) return;
+    a->last = b->before;
+    arena_free(a);
+    memset(b->data, 0, b->used_B);
+    b->before = NULL;
+    b->used_B = 0;
+    a->last = b;
+}
