@@ -166,6 +166,17 @@ static enum err plan_read_parts(struct job *j, struct arena *a, const struct pla
     return stack_read(&j->stack, a, p->stack, d);
 }
 
+/* The built-in system host, or a file that says that it is this machine: named host, as calibrate writes it. What is wrong with
+ * a file is said when it is read for good. */
+static int plan_is_host(const struct plan *p, struct arena *a)
+{
+    struct system s;
+    struct diag d;
+    if (strcmp(p->system, "host") == 0) return 1;
+    const int is_file = strchr(p->system, '/') || strstr(p->system, ".yaml") || strstr(p->system, ".json");
+    return is_file && system_read(&s, a, p->system, &d) == OK && strcmp(s.name, "host") == 0;
+}
+
 /* A small step on the host; elsewhere nobody but the user knows the size of the job. */
 static enum err plan_size_defaults(struct plan *p, const struct plan_given *g, int host, struct diag *d)
 {
@@ -205,7 +216,7 @@ static enum err plan_collect(struct job *read, struct arena *a, struct plan_give
     for (int i = 0; i < n_flag; i++) TRY(plan_apply_flag(p, g, flag[i][0], flag[i][1], d));
     if (*p->system == '\0' && runs) strcpy(p->system, "host");
     TRY(plan_located(d, plan_missing(p, d), g));
-    const int host = strcmp(p->system, "host") == 0;
+    const int host = plan_is_host(p, a);
     if (*p->stack == '\0') strcpy(p->stack, runs || host ? "moefold" : "mcore-2510");
     if (!plan_is_set(g, "precision")) p->precision = host ? PRECISION_FP32 : PRECISION_BF16;
     TRY(plan_located(d, plan_size_defaults(p, g, host, d), g));

@@ -1,5 +1,6 @@
 /* Reads configs/systems: what a machine is, in plain constants with units. */
 #include "models/system.h"
+#include "models/op.h"
 #include <stddef.h>
 
 /* key, type, field, unit, lowest, highest, default (0: required), help */
@@ -129,6 +130,9 @@
     X("host.issue", NUMBER, issue_s, S, 0, 1, 0, "host time to launch one kernel")                           \
     X("host.call", NUMBER, call_s, S, 0, 1, "0 s", "of one call of a Python framework; 0: as a launch")      \
     X("host.graph", NUMBER, graph_s, S, 0, 1, "0 s", "to launch a captured graph; 0: as a kernel")           \
+    X("host.next", NUMBER, next_s, S, 0, 1, "0 s", "between two ops of a stream, of what runs them")         \
+    X("host.wake", NUMBER, wake_s, S, 0, 1, "0 s",                                                           \
+      "from the end of an op until another stream, or the host, that waits for it goes on")                  \
     X("price", NUMBER, price_usd_per_h, USD_PER_H, 0, 1e6, "0 USD/h", "per GPU-hour; 0: unknown")
 
 const struct opt system_opts[] = {
@@ -137,7 +141,19 @@ const struct opt system_opts[] = {
       .unit = UNIT_##u, .lo = low, .hi = high, .def = d, .help = h },
     SYSTEM_OPTS(X)
 #undef X
+#define OP(k, f, to, u, high, d, h)                                                                                     \
+    { .key = "op." #k "." #f, .type = OPT_NUMBER, .at = offsetof(struct system, op[OP_##k].to),                         \
+      .size = sizeof(double), .unit = UNIT_##u, .hi = high, .def = d, .help = h },
+#define X(k, family, io)                                                                                             \
+    OP(k, floor, floor_s, S, 1, "0 s", "measured: of one, of no size")                                                        \
+    OP(k, rate, B_per_s, B_PER_S, 1e16, "0 B/s", "measured: its bytes, on top; 0: none")                                      \
+    OP(k, flops, flop_per_s, FLOP_PER_S, 1e19, "0 FLOP/s", "measured: its FLOP, on top; 0: none")                                \
+    OP(k, each, each_s, S, 1, "0 s", "measured: an expert, a score, a run of a norm, an angle, on top")
+    OP_LIST(X)
+#undef X
+#undef OP
 };
+_Static_assert((int)OP_KIND_COUNT <= (int)SYSTEM_KINDS, "every kind has its prices");
 const int system_n_opt = LEN(system_opts);
 
 void system_in_step(struct system *s)

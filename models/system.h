@@ -16,6 +16,11 @@ struct system_exchange {
                                                                        the framework's call around the kernel  */
 };
 
+/* What an op of one kind was measured to take, instead of the formulas above: floor_s, and for each of its bytes (wire_B of
+ * collectives), FLOP and units (cost_units) on top, one after the other. All 0: not measured. */
+struct system_op { double floor_s, B_per_s, flop_per_s, each_s; };
+enum { SYSTEM_KINDS = 96 };                         /* at least OP_KIND_COUNT */
+
 struct system {
     char name[64];
     /* one GPU */
@@ -67,6 +72,9 @@ struct system {
     double issue_s;                                 /* host time to launch one kernel                            */
     double call_s;                                  /* of one call of a framework in Python; 0: as a launch      */
     double graph_s;                                 /* to launch a captured graph; 0: as a kernel                */
+    double next_s, wake_s;                          /* between two ops of a stream; from the end of what another stream, or the
+                                                       host, waits for until that goes on                        */
+    struct system_op op[SYSTEM_KINDS];              /* by enum op_kind                                           */
     double price_usd_per_h;                         /* per GPU-hour; 0: unknown                                  */
 };
 
@@ -76,6 +84,8 @@ extern const int system_n_opt;
 /* From a name or path; from a document. Both end with system_check, whose errors then get the place of the key. */
 enum err system_read(struct system *s, struct arena *a, const char *arg, struct diag *d);
 enum err system_fill(struct system *s, const struct cfg *c, struct diag *d);
+/* As YAML that reads back the same; optional keys that are at their defaults are left out. */
+char *system_text(struct arena *a, const struct system *s);
 /* The system as it is inside a step: rates times their shares, which are then 1. What a job holds (plan_fill_job);
  * system_read gives bare kernels. */
 void system_in_step(struct system *s);

@@ -17,14 +17,19 @@ void cost_init(struct cost *c, const struct program *pr, const struct job *j)
     for (int g = 0; g < GROUP_COUNT; g++) c->place[g] = place_of(j, (enum group)g);
     c->domain_targets = domain_targets(c, &c->place[GROUP_TPEP]);
     flow_init(&c->flow, pr->arena, pr);
+    cost_wake(c);
     cost_beside(c);
 }
 
-/* Nothing is launched: a reference held, a collective of one. */
 static int launches(const struct cost *c, const struct op *o)
 {
     if (o->kind == OP_HOLD) return 0;
     return op_family((enum op_kind)o->kind) != FAMILY_COMM || c->place[o->group].size > 1;
+}
+
+int cost_runs(const struct cost *c, int op)
+{
+    return launches(c, &c->pr->op[op]);
 }
 
 /* Its local experts, of an op that works on each. */
@@ -64,6 +69,7 @@ static double alone_s(const struct cost *c, int op, const int64_t even[2])
     const struct op *o = &c->pr->op[op];
     if (!launches(c, o)) return 0;
     const struct work w = op_work(c->pr, o, even);
+    if (cost_is_measured(c, (enum op_kind)o->kind)) return cost_measured_s(c, o, &w);
     switch (op_family((enum op_kind)o->kind)) {
     case FAMILY_GEMM: case FAMILY_GROUPED: return cost_gemm_s(c, (enum op_kind)o->kind, &w);
     case FAMILY_ATTENTION: return cost_attention_s(c, &w, o->kind == OP_ATTN_BWD);
@@ -80,7 +86,7 @@ static double alone_s(const struct cost *c, int op, const int64_t even[2])
 double cost_op_s(const struct cost *c, int op, const int64_t even[2])
 {
     if (c->given_s) return c->given_s[op];
-    return alone_s(c, op, even) * (c->beside && c->pr->op[op].beside ? c->beside[op] : 1);
+    return cost_wake_s(c, op) + alone_s(c, op, even) * (c->beside && c->pr->op[op].beside ? c->beside[op] : 1);
 }
 
 static double host_s(const struct system *s, double kernels, double calls)

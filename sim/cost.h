@@ -14,6 +14,7 @@ struct cost {
     double domain_targets;                      /* NVLink domains that a token goes to (share.h), of GROUP_TPEP's */
     struct flow flow;
     const double *beside;                       /* by op: over its price alone, by what runs beside it; NULL: nothing does */
+    const uint8_t *woken;                       /* by op: it waits for another stream (cost_wake.c); NULL: waking takes no time */
     const double *given_s, *given_issue_s;      /* by op, instead of the formulas; NULL: formulas */
 };
 /* Memory comes from the program's arena. */
@@ -21,14 +22,30 @@ void cost_init(struct cost *c, const struct program *pr, const struct job *j);
 /* Seconds of an op whose routed buffers hold even[0], even[1] rows. Transfers only: waiting for peers is the
  * simulator's. */
 double cost_op_s(const struct cost *c, int op, const int64_t even[2]);
+/* What of that passes before it runs: its stream turns to it, or is woken (system.next_s, wake_s). 0 of p2p. */
+double cost_wake_s(const struct cost *c, int op);
+/* From the end of an op that the host waits for until the host goes on. */
+double cost_read_s(const struct cost *c);
+/* Sets c->woken: ops that read or add to what another stream writes before them in the list, and those behind what the host
+ * reads, whose stream has nothing to do until the host goes on. */
+void cost_wake(struct cost *c);
+/* Units of work of an op as it was measured (system.op): local experts of a grouped product, scores of attention (queries by
+ * keys by heads), runs of a norm, angles of a rotation; else 0. */
+double cost_units(const struct program *pr, const struct op *o, const struct work *w, const struct model *m);
 /* Kernels of an op in the job's stack (stack.launch), 1 where they are not counted. Those of a memory-bound op follow each
  * other: it takes the floor of each. */
 double cost_kernels(const struct cost *c, int op);
 /* Host: kernels and calls at the system's prices. 0 for ops that launch nothing: HOLD, collectives of a group of one,
  * and what is in a graph behind its first op, which launches it. */
 double cost_issue_s(const struct cost *c, int op);
+/* 0: nothing is launched: a reference held, a collective of one. */
+int cost_runs(const struct cost *c, int op);
 /* All ops at the program's even rows; n_op doubles from the arena. */
 double *cost_all_s(const struct cost *c, struct arena *a);
+
+/* An op of a kind that was measured (system.op), and whether it was. Collectives of n: the floor n - 1 times. */
+int cost_is_measured(const struct cost *c, enum op_kind kind);
+double cost_measured_s(const struct cost *c, const struct op *o, const struct work *w);
 
 /* The type in which products of `t` run: where the GPU has no such path, the next wider one that it has. */
 enum dtype cost_path(const struct system *s, enum dtype t);

@@ -147,6 +147,12 @@ static void note_uses(struct run *r, const struct when *t, int op)
     }
 }
 
+static void host_reads(struct run *r, struct when t)
+{
+    shift(&t, cost_read_s(r->c));
+    later(&r->host, &t);
+}
+
 /* The clock's rules: issued, stream free, deps done; a RECV's completion is the state's DATA, a SEND ends as DATA. */
 static void run_op(struct run *r, int op, int pos)
 {
@@ -168,7 +174,7 @@ static void run_op(struct run *r, int op, int pos)
         shift(&t, r->op_s[op]);
         r->stream[o->stream] = t;
         r->out->busy_s[o->stream] += r->op_s[op];
-        if (o->flags & OP_HOST_READS) later(&r->host, &t);
+        if (o->flags & OP_HOST_READS) host_reads(r, t);
     }
     note_uses(r, &t, op);
 }

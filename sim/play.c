@@ -152,7 +152,7 @@ static int mark_op(struct play *p, int stage, struct play_cursor *k, int op, str
         m->t1_s = p->meeting[meet].t1_s[s->met[meet] - 1];
     }
     if (o->flags & OP_HOST_READS) s->read_s = m->t1_s;
-    s->state[PASS_HOST] = later(issued_s, s->read_s);
+    s->state[PASS_HOST] = later(issued_s, s->read_s + (s->read_s > 0 ? cost_read_s(p->c) : 0));
     return 1;
 }
 
@@ -396,6 +396,8 @@ static void replay_step(struct play_mark *mark, struct play *p, int stage, struc
                                     .micro = micro_of(&pr->step[stage][k->step], &pr->op[op]) };
         mark_op(p, stage, k, op, mark);
         take_op(p, stage, k, mark);
+        mark->t0_s += cost_wake_s(p->c, op);        /* the price holds it, but it is the host's; of all that meet */
+        mark->meet_s += cost_wake_s(p->c, op);
     }
 }
 

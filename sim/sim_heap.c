@@ -301,7 +301,7 @@ static void issue(struct heap *h, int stage, double now_s)
         const int before = x->n_issued - 1, item = x->n_issued;
         if (before >= 0 && h->c->pr->op[u->item[before].op].flags & OP_HOST_READS) {
             if (isnan(x->t1_s[before])) return;
-            x->host_s = fmax(x->host_s, x->t1_s[before]);
+            x->host_s = fmax(x->host_s, x->t1_s[before] + cost_read_s(h->c));
         }
         x->host_s += h->issue_s[u->item[item].op];
         x->t0_s[item] = x->host_s;
@@ -422,8 +422,10 @@ static void heap_close(struct heap *h)
 {
     struct sim_heap *out = h->out;
     for (int s = 0; s < h->c->pr->n_stage; s++) {
-        for (int i = 0; i < h->u[s].n_item; i++)
+        for (int i = 0; i < h->u[s].n_item; i++) {
+            out->stage[s].t0_s[i] += cost_wake_s(h->c, h->u[s].item[i].op);    /* the price holds it */
             if (isnan(out->stage[s].t1_s[i])) out->stage[s].end_s = INFINITY;
+        }
         if (out->stage[s].end_s > out->stage[out->last_stage].end_s) out->last_stage = s;
     }
     out->step_s = out->stage[out->last_stage].end_s;

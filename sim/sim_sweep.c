@@ -129,7 +129,7 @@ static int turn_host(const struct sweep *s, struct sweep_actor *x)
         const int before = x->n_issued - 1;
         if (before >= 0 && op_of(s, x, before)->flags & OP_HOST_READS) {
             if (isnan(x->t1_s[before])) break;
-            x->host_s = fmax(x->host_s, x->t1_s[before]);
+            x->host_s = fmax(x->host_s, x->t1_s[before] + cost_read_s(s->c));
         }
         x->host_s += cost_issue_s(s->c, u->item[x->n_issued].op);
         x->issued_s[x->n_issued] = x->host_s;
@@ -260,7 +260,7 @@ static void spans_add(struct trace *t, const struct sweep *s, const struct sweep
         const struct item *it = &s->u[x->stage].item[i];
         if (isnan(x->t1_s[i])) continue;
         struct span *p = &t->span[t->n++];
-        *p = (struct span){ .rank = x->rank, .step = it->step, .op = it->op, .t0_ns = trace_ns(x->t0_s[i]),
+        *p = (struct span){ .rank = x->rank, .step = it->step, .op = it->op, .t0_ns = trace_ns(x->t0_s[i] + cost_wake_s(s->c, it->op)),
                             .t1_ns = trace_ns(x->t1_s[i]) };
         span_rows(p, s, x, it);
     }

@@ -215,6 +215,7 @@ END_TEST
 
 static double priced_s(const struct cost *c, const struct op *o, const struct work *w)
 {
+    if (cost_is_measured(c, (enum op_kind)o->kind)) return cost_measured_s(c, o, w);
     switch (op_family((enum op_kind)o->kind)) {
     case FAMILY_GEMM: case FAMILY_GROUPED: return cost_gemm_s(c, (enum op_kind)o->kind, w);
     case FAMILY_ATTENTION: return cost_attention_s(c, w, o->kind == OP_ATTN_BWD);
@@ -326,6 +327,64 @@ START_TEST(nothing_launched_costs_nothing)
 }
 END_TEST
 
+/* A kind that was measured costs its floor and, on top, bytes, FLOP and units; another kind what the formulas say. */
+START_TEST(measured_kinds_by_hand)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    struct cost c;
+    test_job(&j, &a, "model tiny-moe system host stack moefold gpus 2 ep 2 gbs 4 seq 64");
+    memset(j.system.op, 0, sizeof j.system.op);
+    j.system.next_s = j.system.wake_s = 0;
+    j.system.op[OP_GROUPED_GEMM] = (struct system_op){ 1e-6, 1e9, 1e10, 1e-7 };
+    j.system.op[OP_DISPATCH] = (struct system_op){ 1e-5, 1e9, 0, 0 };
+    program_build(&pr, &a, &j);
+    cost_init(&c, &pr, &j);
+    int seen = 0;
+    for (int i = 1; i < pr.n_op; i++) {
+        const struct op *o = &pr.op[i];
+        const struct work w = op_work(&pr, o, pr.even);
+        const double s = cost_op_s(&c, i, pr.even);
+        if (o->kind == OP_GROUPED_GEMM)     /* 4 experts here */
+            ck_assert_double_eq_tol(s, 1e-6 + (w.read_B + w.write_B) / 1e9 + w.flop / 1e10 + 4e-7, 1e-15);
+        if (o->kind == OP_DISPATCH) ck_assert_double_eq_tol(s, 1e-5 + w.wire_B / 1e9, 1e-15);
+        if (o->kind == OP_GEMM) ck_assert_double_eq(s, cost_gemm_s(&c, OP_GEMM, &w));
+        seen |= o->kind == OP_GROUPED_GEMM ? 1 : o->kind == OP_DISPATCH ? 2 : o->kind == OP_GEMM ? 4 : 0;
+    }
+    ck_assert_int_eq(seen, 7);
+    arena_free(&a);
+}
+END_TEST
+
+/* Who waits for another stream is woken, once for what it knows of; others follow what is before them. */
+START_TEST(who_is_woken)
+{
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    struct cost c;
+    test_job(&j, &a, "model tiny-moe system host stack moefold gpus 2 ep 2 gbs 4 seq 64");
+    j.system.wake_s = 1e-5;
+    j.system.next_s = 1e-7;
+    program_build(&pr, &a, &j);
+    cost_init(&c, &pr, &j);
+    int first = 0, woken = 0;
+    for (int i = 1; i < pr.n_op; i++) {
+        const struct op *o = &pr.op[i];
+        const double s = cost_wake_s(&c, i);
+        if (o->kind == OP_DISPATCH && !first) first = i;
+        if (o->kind == OP_DISPATCH && i == first) ck_assert_double_eq(s, 1e-5);            /* for the permute */
+        if (o->kind == OP_SORT && !woken++) ck_assert_double_eq(s, 1e-5);              /* for the dispatch */
+        if (o->kind == OP_GEMM || o->kind == OP_WGRAD || o->kind == OP_ATTN_BWD) ck_assert_double_eq(s, 1e-7);
+        if (pr.op[i - 1].flags & OP_HOST_READS) ck_assert_double_eq(s, 1e-5);
+    }
+    ck_assert(first && woken);
+    ck_assert_double_eq(cost_read_s(&c), 1e-5);
+    arena_free(&a);
+}
+END_TEST
+
 /* A stack whose collectives make one ring leaves each host by one NIC, not by eight. */
 START_TEST(rings_take_nics)
 {
@@ -355,6 +414,7 @@ int main(void)
                                    links_by_hand, allreduce_takes_the_faster_way, exchange_by_hand, published_alltoall,
                                    prices_off_the_grid_are_told,
                                    more_work_never_costs_less, more_rows_never_cost_less,
-                                   few_rows_an_expert_are_slow, nothing_launched_costs_nothing };
+                                   few_rows_an_expert_are_slow, nothing_launched_costs_nothing,
+                                   measured_kinds_by_hand, who_is_woken };
     return test_main("cost", tests, LEN(tests), 60);
 }

@@ -76,7 +76,7 @@ START_TEST(written_and_read)
         struct cfg c;
         struct system s = system_of(&a, bases[i]), back;
         struct diag d = { 0 };
-        const char *text = nccl_system_text(&a, &s);
+        const char *text = system_text(&a, &s);
         ck_assert_msg(cfg_read_text(&c, &a, "system.yaml", text, strlen(text), &d) == OK, "%s", d.text);
         ck_assert_msg(system_fill(&back, &c, &d) == OK, "%s", d.text);
         for (int k = 0; k < system_n_opt; k++)

@@ -11,6 +11,7 @@ const struct verb verb_all[] = {
     { "run",     verb_run,     "train under a plan on this machine; writes metrics and a trace" },
     { "upcycle", verb_upcycle, "an MoE made of a dense checkpoint" },
     { "verify",  verb_verify,  "one program on two backends, compared op by op" },
+    { "calibrate", verb_calibrate, "what this machine's ops take, timed, as a system file" },
     { "compare", verb_compare, "predicted beside measured, op by op, of a directory that run wrote" },
     { "validate", verb_validate, "measured runs of others, predicted: errors, where they sit, signs of changes" },
     { "import",  verb_import,  "a checkpoint, a model or a plan from other software's files" },
@@ -38,7 +39,7 @@ static enum err no_verb(const char *word, struct diag *d)
 {
     return fail(d, ERR_CONFIG,
                 "no verb is called '%s'; the verbs are predict, search, run, import, export, upcycle, verify, "
-                "compare, validate, draw, report, list, doctor, completion, man",
+                "calibrate, compare, validate, draw, report, list, doctor, completion, man",
                 word);
 }
 

@@ -17,7 +17,5 @@ enum err nccl_topo(struct system *s, struct nccl_said *said, struct arena *a, co
  * ERR_CONFIG as "NAME:LINE: ..". */
 enum err nccl_tests(struct system *s, struct nccl_said *said, struct arena *a, const char *name, const char *text,
                     struct diag *d);
-/* The system as YAML, every option. */
-char *nccl_system_text(struct arena *a, const struct system *s);
 
 #endif

@@ -133,31 +133,3 @@ enum err nccl_tests(struct system *s, struct nccl_said *said, struct arena *a, c
     *s = to;
     return OK;
 }
-
-/* Options below `prefix` as maps in maps; a map is written once, where its first key stands. */
-static char *level(struct arena *a, char *text, const struct system *s, const char *prefix, int indent)
-{
-    const size_t n = strlen(prefix);
-    for (int i = 0; i < system_n_opt; i++) {
-        const char *key = system_opts[i].key, *rest = key + n, *dot;
-        char value[256];
-        int first = 1;
-        if (strncmp(key, prefix, n) != 0) continue;
-        if (!(dot = strchr(rest, '.'))) {
-            cfg_echo(value, sizeof value, s, &system_opts[i]);
-            text = arena_printf(a, "%s%*s%s: %s\n", text, indent, "", rest, *value ? value : "''");
-            continue;
-        }
-        const size_t whole = (size_t)(dot + 1 - key);
-        for (int b = 0; b < i; b++) first &= strncmp(system_opts[b].key, key, whole) != 0;
-        if (!first) continue;
-        text = arena_printf(a, "%s%*s%.*s:\n", text, indent, "", (int)(dot - rest), rest);
-        text = level(a, text, s, arena_printf(a, "%.*s", (int)whole, key), indent + 2);
-    }
-    return text;
-}
-
-char *nccl_system_text(struct arena *a, const struct system *s)
-{
-    return level(a, "", s, "", 0);
-}

@@ -16,6 +16,7 @@ enum err verb_import(int argc, char **argv, struct diag *d);
 enum err verb_export(int argc, char **argv, struct diag *d);
 enum err verb_upcycle(int argc, char **argv, struct diag *d);
 enum err verb_verify(int argc, char **argv, struct diag *d);
+enum err verb_calibrate(int argc, char **argv, struct diag *d);
 enum err verb_compare(int argc, char **argv, struct diag *d);
 enum err verb_validate(int argc, char **argv, struct diag *d);
 enum err verb_draw(int argc, char **argv, struct diag *d);

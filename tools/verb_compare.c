@@ -98,10 +98,10 @@ static enum err check_spans(const struct compare *c, const struct trace *t, cons
 }
 
 static enum err read_directory(struct compare *c, struct trace *all, struct arena *a, const char *dir,
-                               struct diag *d)
+                               const char *system, struct diag *d)
 {
-    const char *path = arena_printf(a, "%s/trace.mft", dir);
-    TRY(plan_read_job(&c->job, a, arena_printf(a, "%s/plan.yaml", dir), 0, NULL, 1, d));
+    const char *path = arena_printf(a, "%s/trace.mft", dir), *const flag[1][2] = { { "system", system } };
+    TRY(plan_read_job(&c->job, a, arena_printf(a, "%s/plan.yaml", dir), *system != '\0', flag, 1, d));
     TRY(read_run(c, a, dir, d));
     TRY(trace_read(all, a, path, d));
     program_build(&c->pr, a, &c->job);
@@ -112,11 +112,11 @@ static enum err read_directory(struct compare *c, struct trace *all, struct aren
     return check_spans(c, all, path, d);
 }
 
-static enum err collect(struct compare *c, struct arena *a, const char *dir, struct diag *d)
+static enum err collect(struct compare *c, struct arena *a, const char *dir, const char *system, struct diag *d)
 {
     struct trace all = { 0 };
     struct load load = { 0 };
-    TRY(read_directory(c, &all, a, dir, d));
+    TRY(read_directory(c, &all, a, dir, system, d));
     c->n_iter = all.head.n_iter;
     c->iter = join_median_iteration(a, &all);
     c->side[JOIN_MEASURED] = join_iteration(a, &all, c->iter);
@@ -268,10 +268,11 @@ static enum err check_join(const struct compare *c, struct diag *d)
                 (long long)c->join.joined, s->rank, s->step, s->op, op_name((enum op_kind)c->pr.op[s->op].kind));
 }
 
-static enum err answer(struct compare *c, struct arena *a, const struct args *args, struct diag *d)
+static enum err answer(struct compare *c, struct arena *a, const struct args *args, const char *system,
+                       struct diag *d)
 {
     struct shown *x = arena_alloc(a, sizeof *x);
-    TRY(collect(c, a, args->word[0], d));
+    TRY(collect(c, a, args->word[0], system, d));
     TRY(check_join(c, d));
     fill(x, c);
     if (args->json) report_document(document(c, x));
@@ -281,14 +282,18 @@ static enum err answer(struct compare *c, struct arena *a, const struct args *ar
 
 enum err verb_compare(int argc, char **argv, struct diag *d)
 {
+    static const struct opt flags[] = { { .key = "system", .type = OPT_TEXT, .size = 192, .def = "",
+                                          .help = "predict for this one, such as what calibrate wrote; "
+                                                  "default: the plan's" } };
     static const struct args_spec spec = { .verb = "compare", .words = "DIR", .min_words = 1, .max_words = 1,
-                                           .what = "predicted beside measured, of a directory that run wrote" };
+                                           .flag = flags, .n_flag = LEN(flags), .what = "predicted beside measured, of a directory that run wrote" };
+    char system[192];
     struct arena a = { 0 };
     struct args args;
-    enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);
+    enum err e = args_parse(&args, system, &spec, &a, argc, argv, d);
     struct compare *c = arena_alloc(&a, sizeof *c);
     if (e == OK && args.help) args_help(&spec, &args);
-    else if (e == OK) e = answer(c, &a, &args, d);
+    else if (e == OK) e = answer(c, &a, &args, system, d);
     json_decref(c->run);
     arena_free(&a);
     return e;

@@ -153,7 +153,7 @@ static enum err from_nccl(struct arena *a, const struct args *args, const struct
     snprintf(s.name, sizeof s.name, "%.50s", arena_printf(a, "%s-%s", s.name, import_names[f->from]));
     const char *yaml = arena_printf(a, "# %s, and from %s:\n", base, args->word[0]);
     for (int i = 0; i < said.n; i++) yaml = arena_printf(a, "%s#   %s\n", yaml, said.text[i]);
-    yaml = arena_printf(a, "%s%s", yaml, nccl_system_text(a, &s));
+    yaml = arena_printf(a, "%s%s", yaml, system_text(a, &s));
     if (!args->json) return give(f, yaml, "the system", d);
     if (*f->out) TRY(save_text(f->out, yaml, strlen(yaml), d));
     report_document(json_pack("{s:s,s:s}", "from", import_names[f->from], "system", yaml));

@@ -1,0 +1,153 @@
+/* moefold calibrate: times this machine's ops as `run` launches them, on one rank and on two that have a core
+ * each, and writes a system file of what they took. One line of prices a kind of op; what no probe has keeps
+ * the built-in host's. */
+#include "models/op.h"
+#include "tools/args.h"
+#include "tools/calibrate.h"
+#include "tools/report.h"
+#include "tools/save.h"
+#include "tools/verb.h"
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Sizes from those that caches hold to some megabytes; widths of heads, numbers of experts and kinds of blocks
+ * that a laptop's model may have. Two ranks: every way to cut one, at two sizes. */
+#define SMALL "layers 3 "
+#define LARGE "layers 3 hidden 256 ffn 512 expert_ffn 256 shared_ffn 256 head_dim 32 "
+static const struct calibrate_probe alone[] = {
+    { "", "gpus 1 gbs 4 seq 64" },
+    { "hidden 128 ffn 256 expert_ffn 128 shared_ffn 128 head_dim 16", "gpus 1 gbs 4 seq 128" },
+    { "hidden 256 ffn 512 expert_ffn 256 shared_ffn 256 head_dim 32 vocab 1024", "gpus 1 gbs 2 seq 256" },
+    { "layers 3 hidden 512 ffn 1024 heads 8 kv_heads 2 head_dim 64 expert_ffn 128 shared_ffn 128 experts 16 "
+      "vocab 2048", "gpus 1 gbs 2 seq 128" },
+    { "layers 2 hidden 128 heads 4 kv_heads 4 head_dim 32 expert_ffn 256 experts 4 ffn 384", "gpus 1 gbs 2 seq 512" },
+    { "layers 2 hidden 128 attention mla qk_norm 0 q_lora 64 kv_lora 32 qk_nope 16 qk_rope 8 v_dim 16",
+      "gpus 1 gbs 2 seq 128" },
+    { "layers 2 activation gelu hidden 128", "gpus 1 gbs 2 seq 128 optimizer sgd" },
+    { "layers 2 hidden 128", "gpus 1 gbs 2 seq 128 offload layers:1" },
+}, together[] = {
+    { SMALL, "gpus 2 tp 2 gbs 4 seq 64" },
+    { LARGE, "gpus 2 tp 2 gbs 4 seq 256 capacity worst" },
+    { SMALL, "gpus 2 ep 2 gbs 4 seq 64 capacity worst" },
+    { LARGE, "gpus 2 ep 2 gbs 4 seq 256 capacity worst" },
+    { SMALL, "gpus 2 etp 2 gbs 4 seq 64 capacity worst" },
+    { LARGE, "gpus 2 etp 2 gbs 4 seq 256 capacity worst" },
+    { SMALL, "gpus 2 pp 2 gbs 4 seq 64 capacity worst" },
+    { LARGE, "gpus 2 pp 2 gbs 4 seq 256 capacity worst" },
+    { SMALL, "gpus 2 gbs 4 seq 64 capacity worst" },
+    { LARGE, "gpus 2 gbs 4 seq 256 capacity worst" },
+    { SMALL, "gpus 2 cp 2 gbs 4 seq 64 capacity worst" },
+    { LARGE, "gpus 2 cp 2 cp-comm p2p gbs 4 seq 256 capacity worst" },
+    { LARGE, "gpus 2 cp 2 cp-comm a2a gbs 4 seq 256 capacity worst" },
+    { SMALL, "gpus 2 cp 2 cp-comm a2a gbs 4 seq 64 capacity worst" },
+    { SMALL, "gpus 2 ep 2 gbs 4 seq 64 capacity worst dispatcher allgather" },
+    { LARGE, "gpus 2 ep 2 gbs 4 seq 256 capacity worst dispatcher hybridep" },
+    { SMALL, "gpus 2 ep 2 gbs 4 seq 64 capacity worst dispatcher hybridep" },
+    { SMALL, "gpus 2 ep 2 gbs 4 seq 64 capacity worst fsdp 1" },
+};
+enum { STEPS = 9 };
+
+static const struct opt flags[] = {
+    { .key = "out", .type = OPT_TEXT, .at = 0, .size = 512, .def = "calibrated.yaml",
+      .help = "also -o: the system file, for --system of predict, search, run and compare" },
+};
+static const struct report_col fit_cols[] = {
+    { "table", "op", REPORT_TEXT, offsetof(struct calibrate_fit, kind) },
+    { NULL, "family", REPORT_TEXT, offsetof(struct calibrate_fit, family) },
+    { "points", "ops timed", REPORT_INT, offsetof(struct calibrate_fit, n) },
+    { "from_B", "bytes from", REPORT_B, offsetof(struct calibrate_fit, from_B) },
+    { "to_B", "to", REPORT_B, offsetof(struct calibrate_fit, to_B) },
+    { "floor_s", "floor", REPORT_S, offsetof(struct calibrate_fit, price.floor_s) },
+    { "B_per_s", "GB/s", REPORT_GIGA, offsetof(struct calibrate_fit, price.B_per_s) },
+    { "flop_per_s", "GFLOP/s", REPORT_GIGA, offsetof(struct calibrate_fit, price.flop_per_s) },
+    { "each_s", "each", REPORT_S, offsetof(struct calibrate_fit, price.each_s) },
+    { "spread", "spread", REPORT_SHARE, offsetof(struct calibrate_fit, spread) },
+    { "median_error", "off by", REPORT_SHARE, offsetof(struct calibrate_fit, error) },
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void progress(int done, int all, double since_s)
+{
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r  %d of %d probes, %.0f s ", done, all, now_s() - since_s);
+    if (done == all && isatty(STDERR_FILENO)) fprintf(stderr, "\r%40s\r", "");
+}
+
+static enum err measure(struct calibrate_run *r, int cores, struct diag *d)
+{
+    const int n = LEN(alone) + (cores > 1 ? LEN(together) : 0);
+    const double since_s = now_s();
+    for (int i = 0; i < n; i++) {
+        progress(i, n, since_s);
+        TRY(calibrate_probe(r, i < LEN(alone) ? &alone[i] : &together[i - LEN(alone)], i, STEPS, d));
+    }
+    progress(n, n, since_s);
+    return OK;
+}
+
+/* What a machine that others use says is not what this machine does. */
+static enum err refuse(const struct calibrate_fit *fit, int n, struct diag *d)
+{
+    enum { MOST = 30 };
+    for (int i = 0; i < n; i++)
+        if (strcmp(fit[i].family, op_family_name(FAMILY_GEMM)) == 0 && fit[i].spread > MOST / 100.0)
+            return fail(d, ERR_NO, "half of the times of one %s lie %.0f %% around their median, more than %d %%: the "
+                                   "machine is busy with something else; calibrate when it is not", fit[i].kind,
+                        100 * fit[i].spread, MOST);
+    return OK;
+}
+
+static void show(const struct calibrate_fit *fit, int n, const struct system *s, const char *path, int cores)
+{
+    report_table("What ops took: a floor, and on top bytes, FLOP, and each expert, score, run of a norm or angle",
+                 &(struct report_list){ fit_cols, LEN(fit_cols), fit, sizeof *fit, n }, -1);
+    printf("\n  between two ops of a stream %.2f us; to wake one that waits %.1f us\n", 1e6 * s->next_s,
+           1e6 * s->wake_s);
+    if (cores < 2) printf("  one core: nothing between ranks was measured, and is as in the built-in host\n");
+    printf("  %s\n", path);
+}
+
+static enum err answer(struct arena *a, const struct args *args, const char *out, struct diag *d)
+{
+    const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    struct calibrate_run r = { .a = a };
+    struct calibrate_fit *fit = arena_alloc(a, OP_KIND_COUNT * sizeof *fit);
+    struct system s;
+    TRY(save_try(out, d));
+    TRY(system_read(&s, a, "host", d));
+    TRY(measure(&r, cores, d));
+    const int n = calibrate_fits(fit, &s, &r);
+    TRY(refuse(fit, n, d));
+    s.memory_B = s.host_memory_B = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / cores;
+    TRY(system_check(&s, d));
+    const char *text = arena_printf(a, "# Measured by moefold calibrate on %d cores, fp32.\n%s", cores,
+                                    system_text(a, &s));
+    TRY(save_text(out, text, strlen(text), d));
+    const struct report_list fits = { fit_cols, LEN(fit_cols), fit, sizeof *fit, n };
+    if (args->json)
+        report_document(json_pack("{s:s,s:f,s:f,s:o}", "written", out, "next_s", s.next_s, "wake_s", s.wake_s, "fits",
+                                  report_rows(&fits)));
+    else show(fit, n, &s, out, cores);
+    return OK;
+}
+
+enum err verb_calibrate(int argc, char **argv, struct diag *d)
+{
+    static const struct args_spec spec = { .verb = "calibrate", .words = "[-o SYSTEM.yaml]", .flag = flags,
+                                           .n_flag = LEN(flags), .what = "what this machine's ops take, as a system file" };
+    char out[512];
+    struct arena a = { 0 };
+    struct args args;
+    enum err e = args_parse(&args, out, &spec, &a, argc, argv, d);
+    if (e == OK && args.help) args_help(&spec, &args);
+    else if (e == OK) e = answer(&a, &args, out, d);
+    arena_free(&a);
+    return e;
+}
