@@ -6,6 +6,7 @@
 #include "sim/search.h"
 #include "sim/search_bound.h"
 #include "sim/search_live.h"
+#include "sim/search_try.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,12 @@
 
 static const double WITHIN = 1.02;          /* of the best: all of these are reported      */
 static const double NEAR = 1.25;            /* how far the first `top` may be from the best */
+/* Plans simulated before the next are chosen: many threads have work, and the choice is the same for any number of them. */
+enum { BATCH = 16 };
 
 /* A node is a grid and micro-batch (its first plan stands for all), or one plan. */
 enum level { LEVEL_MANY, LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
 struct node { double bound_s; struct search_point point; uint8_t recompute, level; };
-struct found { double step_s, peak_B; struct search_point point; uint8_t recompute; };
 /* Of some plan of the grid: its states fit; its memory was looked at; it fits. */
 struct grid_state { uint8_t holds, opened, fits; };
 struct need { double live_B; struct search_point point; int32_t only_states; };
@@ -26,15 +28,16 @@ struct hunt {
     const struct job *job;
     struct search_space space;
     struct search_views views;
-    struct arena *arena, scratch;           /* scratch: of one simulation, cleared after it */
+    struct search_tries tries;
+    struct search_try batch[BATCH]; int32_t n_batch;    /* about to be simulated */
+    struct arena *arena;
     struct search_point *points;            /* room for those of one grid and micro-batch */
     struct node *heap; int32_t n_heap, room_heap;
-    struct found *found; int32_t n_found;
+    struct search_try *found; int32_t n_found, room_found;
     struct grid_state *grid;
     struct need least;                      /* the plan that comes nearest to fitting */
     double *first_s; int top;               /* the lowest steps found, ascending; how many are asked for */
     int most;                               /* plans simulated at most */
-    double room_B;                          /* bytes left for what the program holds  */
     struct search_result *r;
 };
 
@@ -107,8 +110,8 @@ static void wait_for(struct hunt *h, const struct search_point *p, int recompute
 static int states_fit(struct hunt *h, const struct search_point *p)
 {
     const double states_B = search_live_states_B(&h->views, p);
-    if (states_B > h->room_B) too_large(h, p, states_B, 1);
-    return states_B <= h->room_B;
+    if (states_B > h->tries.room_B) too_large(h, p, states_B, 1);
+    return states_B <= h->tries.room_B;
 }
 
 static void wait_grid(struct hunt *h, int grid)
@@ -128,56 +131,13 @@ static void wait_grid(struct hunt *h, int grid)
 
 /* ---- taking one ---- */
 
-/* All that the plan would hold if nothing were ever reused: what fits so needs no planned offsets to be known
- * to fit. */
-static double without_reuse_B(const struct program *pr)
-{
-    double sum_B = 0;
-    for (int i = 1; i < pr->n_buf; i++)
-        if (!pr->buf[i].view)
-            sum_B += ((double)buf_B(&pr->buf[i]) + 64) * (pr->buf[i].keep == KEEP_MICRO ? pr->n_micro : 1);
-    return sum_B;
-}
-
-static struct found simulate(struct hunt *h, const struct node *n)
-{
-    struct arena *a = &h->scratch;
-    struct job *j = arena_alloc(a, sizeof *j);
-    struct program pr;
-    struct cost cost;
-    struct play play;
-    struct sim_result sim;
-    struct diag d;
-    *j = *h->job;
-    search_space_plan(j, &h->space, &n->point, n->recompute, &d);
-    program_build(&pr, a, j);
-    load_apply(&pr, j);
-    cost_init(&cost, &pr, j);
-    const double *op_s = cost_all_s(&cost, a);
-    const int played = play_run(&play, a, &cost, op_s, pass_price_all(&cost, op_s, a));
-    sim_result_of(&sim, a, &play, played);
-    const struct load_spread load = load_spread(j);
-    const double step_s = load_overflows(&load, j) ? INFINITY : sim.step_s;      /* it would stop */
-    struct found f = { .step_s = step_s, .point = n->point, .recompute = n->recompute };
-    for (int s = 0; s < pr.n_stage; s++) f.peak_B = fmax(f.peak_B, sim.live_B[s]);
-    if (j->stack.arena && f.peak_B <= h->room_B && without_reuse_B(&pr) > h->room_B) {
-        struct predict whole;
-        predict_job(&whole, NULL, a, j);
-        f.peak_B = whole.peak_B;
-    }
-    arena_clear(a);
-    h->r->simulated++;
-    return f;
-}
-
 /* What does not fit may, with something computed again. */
-static void recompute_more(struct hunt *h, const struct node *n, double live_B)
+static void recompute_more(struct hunt *h, const struct search_point *p, int recompute, double live_B)
 {
     const struct search_space *s = &h->space;
-    const int weave = n->point.weave;
-    too_large(h, &n->point, live_B, 0);
-    if (n->recompute != s->recompute[weave][0]) return;
-    for (int i = 1; i < s->n_recompute[weave]; i++) wait_for(h, &n->point, s->recompute[weave][i]);
+    too_large(h, p, live_B, 0);
+    if (recompute != s->recompute[p->weave][0]) return;
+    for (int i = 1; i < s->n_recompute[p->weave]; i++) wait_for(h, p, s->recompute[p->weave][i]);
 }
 
 static void open_many(struct hunt *h, const struct node *n)
@@ -200,8 +160,8 @@ static void check_memory(struct hunt *h, struct node n)
 {
     const double live_B = search_live_B(&h->views, &n.point, n.recompute);
     h->grid[n.point.grid].opened = 1;
-    if (live_B > h->room_B) {
-        recompute_more(h, &n, live_B);
+    if (live_B > h->tries.room_B) {
+        recompute_more(h, &n.point, n.recompute, live_B);
         return;
     }
     n.level = LEVEL_FITS;
@@ -216,18 +176,33 @@ static void keep_first(struct hunt *h, double step_s)
     h->first_s[i] = step_s;
 }
 
-static void take(struct hunt *h, const struct node *n)
+static void keep_found(struct hunt *h, const struct search_try *f)
 {
-    const struct found f = simulate(h, n);
-    if (f.peak_B > h->room_B) {
-        recompute_more(h, n, f.peak_B);
+    if (h->n_found == h->room_found) {
+        h->room_found = 2 * h->room_found + 256;
+        h->found = arena_grow(h->arena, h->found, (size_t)h->n_found, (size_t)h->room_found, sizeof *h->found);
+    }
+    h->found[h->n_found++] = *f;
+    keep_first(h, f->step_s);
+}
+
+static void take(struct hunt *h, const struct search_try *f)
+{
+    if (f->peak_B > h->tries.room_B) {
+        recompute_more(h, &f->point, f->recompute, f->peak_B);
         return;
     }
-    h->grid[n->point.grid].fits = 1;
+    h->grid[f->point.grid].fits = 1;
     h->r->fits++;
-    if (f.step_s == INFINITY) return;
-    h->found[h->n_found++] = f;
-    keep_first(h, f.step_s);
+    if (f->step_s < INFINITY) keep_found(h, f);
+}
+
+static void take_batch(struct hunt *h)
+{
+    search_try_all(&h->tries, h->batch, h->n_batch);
+    for (int i = 0; i < h->n_batch; i++) take(h, &h->batch[i]);
+    h->r->simulated += h->n_batch;
+    h->n_batch = 0;
 }
 
 /* Above this bound nothing is looked at. */
@@ -236,15 +211,24 @@ static double limit_s(const struct hunt *h)
     return fmax(WITHIN * h->first_s[0], fmin(h->first_s[h->top - 1], NEAR * h->first_s[0]));
 }
 
+static int may_be_better(const struct hunt *h)
+{
+    return h->n_heap && h->heap[0].bound_s < limit_s(h) && h->r->simulated + h->n_batch < h->most;
+}
+
 static void hunt(struct hunt *h)
 {
-    while (h->n_heap && h->heap[0].bound_s < limit_s(h) && h->r->simulated < h->most) {
+    while (may_be_better(h) || h->n_batch) {
+        if (h->n_batch == BATCH || !may_be_better(h)) {
+            take_batch(h);
+            continue;
+        }
         const struct node n = heap_pop(h);
         switch ((enum level)n.level) {
         case LEVEL_MANY: open_many(h, &n); break;
         case LEVEL_SLOTS: refine(h, n); break;
         case LEVEL_STEP: check_memory(h, n); break;
-        case LEVEL_FITS: take(h, &n); break;
+        case LEVEL_FITS: h->batch[h->n_batch++] = (struct search_try){ .point = n.point, .recompute = n.recompute }; break;
         }
     }
 }
@@ -253,14 +237,14 @@ static void hunt(struct hunt *h)
 
 static int found_order(const void *a, const void *b)
 {
-    const struct found *x = a, *y = b;
+    const struct search_try *x = a, *y = b;
     if (x->step_s != y->step_s) return x->step_s < y->step_s ? -1 : 1;
     const int order = point_order(&x->point, &y->point);
     return order ? order : (x->recompute > y->recompute) - (x->recompute < y->recompute);
 }
 
 /* As predict answers about the plan. */
-static struct search_hit hit_of(const struct hunt *h, const struct found *f)
+static struct search_hit hit_of(const struct hunt *h, const struct search_try *f)
 {
     struct arena a = { 0 };
     struct job *j = arena_alloc(&a, sizeof *j);
@@ -370,14 +354,13 @@ static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, 
     *h = (struct hunt){ .job = j, .arena = a, .r = r, .least.live_B = INFINITY };
     h->top = ask->top > 0 ? ask->top : 1;
     h->most = ask->simulate > 0 && ask->simulate < SEARCH_SIMULATE ? ask->simulate : SEARCH_SIMULATE;
-    h->room_B = predict_room_B(j);
     search_space_init(&h->space, a, j, ask->fixed);
     search_view_init(&h->views, a, &h->space);
+    search_try_open(&h->tries, &h->space, predict_room_B(j), ask->threads);
     h->grid = arena_alloc(a, (size_t)h->space.n_grid * sizeof *h->grid + 1);
     h->first_s = arena_alloc(a, (size_t)h->top * sizeof *h->first_s);
     for (int i = 0; i < h->top; i++) h->first_s[i] = INFINITY;
     h->points = arena_alloc(a, (size_t)4 * LAYOUT_CHUNKS * sizeof *h->points);
-    h->found = arena_alloc(a, SEARCH_SIMULATE * sizeof *h->found);
     *r = (struct search_result){
         .grids = h->space.grids,
         .gbs_valid = h->space.gbs_valid,
@@ -422,7 +405,7 @@ enum err search_run(struct search_result *r, struct arena *a, const struct job *
     answer_rejects(&h);
     answer_proof(&h);
     search_block_close(h.views.blocks);
-    arena_free(&h.scratch);
+    search_try_close(&h.tries);
     r->total_s = clock_s() - from_s;
     if (!h.space.n_grid) return nothing_passes(&h, d);
     return r->n_hit ? OK : nothing_fits(&h, d);

@@ -3,7 +3,9 @@
 #define SIM_SEARCH_H
 #include "sim/predict.h"
 
-enum { SEARCH_SIMULATE = 2000 };        /* plans simulated at most; then `proven` may be 0, with its gap   */
+/* Plans simulated at most; then `proven` may be 0, with its gap. Seven times what any model of configs/ needs on 64 to
+ * 16,384 GPUs. */
+enum { SEARCH_SIMULATE = 50000 };
 
 struct search_hit { struct plan plan; double step_s, tflops, tokens_per_s_gpu, peak_B; };
 struct search_reject { char reason[96]; int64_t grids; };       /* a class of refusals */
@@ -17,12 +19,12 @@ struct search_result {
     double total_s;
 };
 /* fixed: one byte per plan option, 1: the user gave it, do not vary. simulate: plans simulated at most, no more than
- * SEARCH_SIMULATE, which 0 stands for. */
-struct search_ask { int top; char fixed[64]; int simulate; };
+ * SEARCH_SIMULATE, which 0 stands for. threads: 0: as many as there are processors. */
+struct search_ask { int top; char fixed[64]; int simulate, threads; };
 /* `j` (plan_read_open) carries model, system, stack, gpus, seq, gbs, precision and whatever is fixed. ERR_NO,
  * with the result filled, when nothing passes the rules or nothing fits: the text says what comes nearest.
- * ERR_CONFIG when every plan is refused alike, in plan_check's words. Same answer every time; only total_s is
- * measured. */
+ * ERR_CONFIG when every plan is refused alike, in plan_check's words. Same answer every time, with any number of
+ * threads; only total_s is measured. */
 enum err search_run(struct search_result *r, struct arena *a, const struct job *j,
                     const struct search_ask *ask, struct diag *d);
 

@@ -375,8 +375,10 @@ START_TEST(hits_are_predictions_and_repeat)
     struct diag d = { 0 };
     setting_open(&t, answers[_i]);
     memcpy(ask.fixed, t.fixed, sizeof ask.fixed);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++) {
+        ask.threads = 1 + 2 * k;
         ck_assert_msg(search_run(&r[k], &t.arena, t.job, &ask, &d) == OK, "%s", d.text);
+    }
     ck_assert(r[0].proven && r[0].n_hit >= 5 && r[0].n_hit == r[1].n_hit && r[0].simulated == r[1].simulated);
     for (int i = 0; i < r[0].n_hit; i++)
         ck_assert(!strcmp(plan_text(&t.arena, &r[0].hit[i].plan), plan_text(&t.arena, &r[1].hit[i].plan)) &&
