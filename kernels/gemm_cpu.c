@@ -6,6 +6,14 @@
 
 enum { GEMM_INNER = 256 };
 
+/* The panel after that of column n0 and row k0 of b [k, n]; none after the last. */
+static struct tile_next gemm_next(struct tile_matrix b, int64_t n, int64_t k, int64_t n0, int64_t k0)
+{
+    const int64_t n1 = n0 + TILE_COLS < n ? n0 + TILE_COLS : 0, k1 = n1 ? k0 : k0 + GEMM_INNER;
+    const int nk = k - k1 < GEMM_INNER ? (int)(k - k1) : GEMM_INNER;
+    return k1 < k ? tile_next((struct tile_matrix){b.p + k1 * b.row + n1 * b.col, b.row, b.col}, nk) : (struct tile_next){0};
+}
+
 /* c [m, n] = or += (add) a b. */
 static void gemm_product(float *c, struct tile_matrix a, struct tile_matrix b, int64_t m, int64_t n, int64_t k,
                          int add)
@@ -17,7 +25,7 @@ static void gemm_product(float *c, struct tile_matrix a, struct tile_matrix b, i
         for (int64_t n0 = 0; n0 < n; n0 += TILE_COLS) {
             const int nn = n - n0 < TILE_COLS ? (int)(n - n0) : TILE_COLS;
             tile_pack(panel, (struct tile_matrix){b.p + k0 * b.row + n0 * b.col, b.row, b.col}, nk, nn);
-            tile_product(c + n0, n, from, panel, nk, m, nn, add || k0 > 0);
+            tile_product_next(c + n0, n, from, panel, nk, m, nn, add || k0 > 0, gemm_next(b, n, k, n0, k0));
         }
     }
 }

@@ -158,6 +158,21 @@ static void bench_dense(int rows, int out, int in)
     product_free(&b);
 }
 
+/* The same work where less is seen, in whole blocks of keys passed over: as many times as fast as the whole. */
+static void bench_seen(const struct work *whole, const char *what, int window, const int32_t *start, double seen)
+{
+    struct work b = *whole, r = *whole;
+    double best_s;
+    char text[64];
+    const double flop = 2.0 * seen * whole->a.at.seq * whole->a.nq * whole->a.dqk * 2;
+    b.a.window = window, b.a.at.start = start;
+    double x = ratio(run_attention, &b, run_attention, &r, &best_s);
+    snprintf(text, sizeof text, "  %s (%.2f of the work)", what, 2 * seen / whole->a.at.seq);
+    show(text, flop, best_s, x, "the whole");
+    x = ratio(run_attention_bwd, &b, run_attention_bwd, &r, &best_s);
+    show("    its gradient", 2.5 * flop, best_s, x, "the whole");
+}
+
 static void bench_attention(int seq, int heads, int kv, int dim)
 {
     struct work b = {.k = kernels_fast(0), .a = {heads, kv, dim, dim, 1, {.seq = seq, .cp = 1}, 0, 0, 0}}, r;
@@ -177,6 +192,14 @@ static void bench_attention(int seq, int heads, int kv, int dim)
     x = ratio(run_attention_bwd, &b, run_attention_bwd, &r, &best_s);
     snprintf(what, sizeof what, "  its gradient");
     show(what, 2.5 * flop, best_s, x, "the reference");
+    if (seq >= 1024) {
+        int32_t *start = malloc((size_t)seq * sizeof *start);
+        if (!start) exit(2);
+        for (int i = 0; i < seq; i++) start[i] = i / (seq / 8) * (seq / 8);
+        bench_seen(&b, "window of an eighth", seq / 8, NULL, seq / 8.0 - seq / 128.0);
+        bench_seen(&b, "8 documents", 0, start, seq / 16.0);
+        free(start);
+    }
     free(b.x), free(b.w), free(b.y), free(b.o), free(b.lse), free(b.dq), free(b.dk), free(b.dv);
     free(b.scratch), free(r.scratch);
 }
