@@ -25,7 +25,8 @@ launch backend_cpu_data, backend_cpu_embed, backend_cpu_embed_bwd, backend_cpu_n
     backend_cpu_sumsq, backend_cpu_adamw, backend_cpu_sgd, backend_cpu_hold, backend_cpu_act,
     backend_cpu_act_bwd, backend_cpu_swap, backend_cpu_dispatch_tokens, backend_cpu_combine_tokens,
     backend_cpu_route_map, backend_cpu_pick, backend_cpu_pick_bwd, backend_cpu_scatter_add, backend_cpu_copy,
-    backend_cpu_host_adamw, backend_cpu_cast, backend_cpu_shift, backend_cpu_attn_merge, backend_cpu_documents;
+    backend_cpu_host_adamw, backend_cpu_cast, backend_cpu_shift, backend_cpu_attn_merge, backend_cpu_documents,
+    backend_cpu_route_load, backend_cpu_balance;
 
 /* Memory for one launch, to be freed by the launcher; ERR_LIMIT when there is none. */
 enum err backend_cpu_scratch(void **p, int64_t bytes, const struct call *c);
@@ -45,6 +46,6 @@ struct xent backend_cpu_vocabulary(const struct call *c, struct operand logit);
 enum act backend_cpu_act_kind(const struct call *c);
 struct route_rule backend_cpu_route_rule(const struct call *c);
 double backend_cpu_loss_scale(const struct call *c);    /* of a row's gradient */
-enum { METRIC_SQUARES = 2 };            /* place of the gradients' square sum in the metric buffer */
+enum { METRIC_SQUARES = 2, METRIC_BALANCE };    /* places of the gradients' square sum, of balance losses in the metric buffer */
 
 #endif

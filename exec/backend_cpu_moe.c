@@ -1,6 +1,7 @@
 /* Launchers of the routed half of a layer, except its collectives. Shapes that only a router knows are sums
  * over the count matrix. */
 #include "exec/backend_cpu.h"
+#include "kernels/balance.h"
 #include "kernels/move.h"
 #include "kernels/permute.h"
 #include "kernels/route.h"
@@ -108,6 +109,37 @@ enum err backend_cpu_route_bwd(const struct call *c)
     const enum err e = route_bwd_ref(dlogit.p, dprob, c->read[1].p, perm.p, dlogit.rows, &r, scratch);
     free(scratch);
     return e;
+}
+
+/* ---- balance ---- */
+
+/* The first row's place among the micro-batch's: a rank has its tp slice of its cp slice of every sequence. */
+static struct balance balance_rule(const struct call *c, int64_t rows)
+{
+    const struct plan *p = &c->job->plan;
+    const struct model *m = &c->job->model;
+    const struct rope at = backend_cpu_positions(c);
+    const int by_sequence = p->balance == BALANCE_SEQ_AUX;
+    const double tokens = (double)at.seq * (by_sequence ? 1 : p->mbs), batches = (double)p->n_micro * p->dp;
+    const double scopes = batches * (by_sequence ? p->mbs : 1);
+    return (struct balance){ .experts = m->experts, .topk = m->topk, .sigmoid = m->score == SCORE_SIGMOID,
+                             .first = rows * p->tp == plan_tokens(p) ? c->at.tp * rows : 0,
+                             .local = by_sequence ? at.seq / at.cp : plan_tokens(p),
+                             .scale = p->aux_loss * m->experts / (m->topk * tokens * tokens * scopes),
+                             .z_scale = p->z_loss / ((double)at.seq * p->mbs * batches) };
+}
+
+enum err backend_cpu_route_load(const struct call *c)
+{
+    const struct balance b = balance_rule(c, c->read[0].rows);
+    return balance_load_ref(c->write[0].p, c->read[0].p, c->read[0].rows, c->write[0].rows, &b);
+}
+
+enum err backend_cpu_balance(const struct call *c)
+{
+    const struct balance b = balance_rule(c, c->add[0].rows);
+    float *metric = c->add[1].p;
+    return balance_ref(c->add[0].p, &metric[METRIC_BALANCE], c->read[0].p, c->read[1].p, c->read[2].p, c->add[0].rows, &b);
 }
 
 /* ---- how many rows, and where ---- */

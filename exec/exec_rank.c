@@ -174,7 +174,8 @@ static void exec_rank_read_metrics(struct exec_rank *r, int step)
     const float *m =
         (const float *)(void *)(r->arena +
                                 unroll_life(r->u, r->x->pr, &once, r->x->pr->metric + r->at.pp)->offset);
-    r->step[step] = (struct exec_step){ .loss = m[0], .mtp_loss = m[1], .grad_norm = sqrt(m[2]) };
+    r->step[step] = (struct exec_step){ .loss = m[0], .mtp_loss = m[1], .balance_loss = m[3],
+                                          .grad_norm = sqrt(m[2]) };
 }
 
 /* All ranks hold the same losses: the first one speaks. */
@@ -183,7 +184,7 @@ static int exec_rank_finite(struct exec_rank *r, int step)
     const struct exec_step *s = &r->step[step];
     const struct plan *p = &r->x->j->plan;
     struct diag d;
-    if (r->rank != 0 || (isfinite(s->loss) && isfinite(s->mtp_loss) && isfinite(s->grad_norm))) return 1;
+    if (r->rank != 0 || (isfinite(s->loss) && isfinite(s->mtp_loss) && isfinite(s->balance_loss) && isfinite(s->grad_norm))) return 1;
     exec_rank_fail(r,
                    fail(&d, ERR_NO,
                         "step %lld: loss or gradient norm is no finite number; lower lr (%g), or clip (%g)",

@@ -124,7 +124,7 @@ int build_mlp_inner_bwd(struct build *b, const struct mlp_w *w, int dy, int n_ag
 
 /* ---- build_moe.c ---- */
 struct moe_w    { struct weight norm, router, down, up; int bias; struct mlp_w routed, shared; };
-struct moe_kept { int x, n, score, lists, rows, prob, fc1, act, back, latent; struct route to; struct mlp_kept shared; };
+struct moe_kept { int x, n, score, load, logit, lists, rows, prob, fc1, act, back, latent; struct route to; struct mlp_kept shared; };
 struct moe_w build_moe_weights(struct build *b);
 int build_moe_fwd(struct build *b, const struct moe_w *w, int x, struct moe_kept *k);
 int build_moe_bwd(struct build *b, const struct moe_w *w, int dy, const struct moe_kept *k);

@@ -36,6 +36,19 @@ static int gathers_all(const struct build *b)
     return emit_by_tokens(b) && b->j->plan.dispatcher == DISPATCHER_ALLGATHER;
 }
 
+/* What losses of balance need in backward: how often experts are liked, by all who hold tokens of the micro-batch. */
+static void route_load(struct build *b, struct moe_kept *k, int logit)
+{
+    const struct plan *p = &b->j->plan;
+    k->logit = p->z_loss > 0 ? logit : 0;
+    k->load = 0;
+    if (p->balance == BALANCE_NONE) return;
+    k->load = emit_buf(b, p->balance == BALANCE_SEQ_AUX ? p->mbs : 1, b->j->model.experts, DT_F32);
+    emit(b, OP_ROUTE_LOAD, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { k->load }, .read = { k->score } });
+    if (b->tok_sp < b->tok) emit_all_reduce(b, GROUP_TP, k->load, 0);
+    emit_all_reduce(b, GROUP_CP, k->load, 0);
+}
+
 /* Scores and counts; when rows move between ranks, everybody's counts. */
 static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
 {
@@ -53,7 +66,9 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     emit(b, OP_ROUTE, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { k->score, k->to.perm, k->to.prob, mine }, .read = { logit, w->bias } });
     const int again = build_recomputes(b, RECOMPUTE_MOE) || build_recomputes(b, RECOMPUTE_FULL);
-    if (b->j->stack.router_lists && (!again || b->flags & OP_RECOMPUTE))
+    const int kept = !again || b->flags & OP_RECOMPUTE;     /* what is made here is what backward reads */
+    if (kept) route_load(b, k, logit);
+    if (b->j->stack.router_lists && kept)
         k->lists = emit_taken(b, b->tok_sp, router_list_B(m), DT_FP8);
     build_scope(b, GRAPH_MOE_PREPROCESS);
     if (gathers_all(b)) emit_allgather_plan(b, &k->to, k->score, mine);
@@ -279,6 +294,9 @@ static int route_bwd(struct build *b, const struct moe_w *w, const struct moe_ke
     const int dlogit = emit_like(b, k->score, b->j->model.experts), dn = emit_like(b, n, b->j->model.hidden);
     emit(b, OP_ROUTE_BWD, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { dlogit }, .read = { dprob, k->score, k->to.perm } });
+    if (k->load || k->logit)
+        emit(b, OP_BALANCE, STREAM_COMPUTE, GROUP_NONE,
+             (struct io){ .add = { dlogit, b->pr->metric + b->stage }, .read = { k->score, k->load, k->logit } });
     if (k->lists) emit_hold(b, k->lists, 0, 0, 0);
     const int flags = b->flags;
     b->flags |= OP_ROUTER;

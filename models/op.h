@@ -106,7 +106,10 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(SHIFT, COMM, "y0, y1? <- x0, x1?")             /* x to the next member around the group, y from the one before */ \
     X(ATTN_MERGE, MEMORY, "o, lse <- o0, lse0, o1, lse1") /* attention over two blocks of keys -> over both */    \
     X(DOCUMENTS, HOST, "start <-")                   /* int32, of whole sequences in order of position: where each \
-                                                        token's document starts in its sequence */
+                                                        token's document starts in its sequence */     \
+    X(ROUTE_LOAD, MEMORY, "load <- score")           /* [scopes, E]: how many tokens have an expert among their   \
+                                                        best; scopes: the micro-batch, or its sequences */        \
+    X(BALANCE, MEMORY, "dlogit+, metric+ <- score, load?, logit?") /* losses that keep a router's choices even */
 
 enum op_kind {
 #define X(id, family, io) OP_##id,

@@ -11,6 +11,7 @@ static const char *const plan_optimizers[] = { "adamw", "sgd", NULL };
 static const char *const plan_moments[]    = { "fp32", "bf16", "fp8", NULL };
 static const char *const plan_grads[]      = { "fp32", "bf16", NULL };
 static const char *const plan_masters[]    = { "fp32", "remainder", NULL };
+static const char *const plan_balances[]  = { "none", "aux_loss", "seq_aux_loss", NULL };
 static const char *const plan_decays[]     = { "constant", "cosine", "wsd", NULL };
 static const struct word plan_auto[]       = { { "auto", -1 }, { NULL, 0 } };
 static const char *const plan_packed[]     = { "positions", "attention", "loss", NULL };
@@ -89,6 +90,10 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
       "entries the tokenizer adds before padding (Megatron's null tokenizer: 1)")                            \
     X("data-workers", INT, data_workers, 0, 0, 0, 1024, "0", "processes of each rank that load data: host memory") \
     X("domain-gpus", INT, domain_gpus, 0, plan_auto_0, 1, GPUS, "auto", "GPUs used of each NVLink domain")   \
+    X("balance", NAME, balance, plan_balances, 0, 0, 0, "none",                                              \
+      "a loss that keeps experts even: over a micro-batch, over each sequence")                              \
+    X("aux-loss-coeff", NUMBER, aux_loss, 0, 0, 0, 1e3, "0.01", "what it counts, where there is one")        \
+    X("z-loss-coeff", NUMBER, z_loss, 0, 0, 0, 1e3, "0", "of the loss that keeps the router's logits small; 0: none") \
     X("lr", NUMBER, lr, 0, 0, 0, 1e6, "1e-3", "learning rate")                                               \
     X("lr-decay", NAME, lr_decay, plan_decays, 0, 0, 0, "constant", "after the warm-up; wsd: straight, at the end")  \
     X("lr-warmup", INT, lr_warmup, 0, 0, 0, 1000000000, "0", "steps in which it rises")                       \

@@ -16,6 +16,7 @@ enum state_type { STATE_FP32, STATE_BF16, STATE_FP8 };     /* of main gradients 
 enum lr_decay { LR_DECAY_CONSTANT, LR_DECAY_COSINE, LR_DECAY_WSD };     /* after the warm-up (exec/lr.h)          */
 enum master    { MASTER_FP32, MASTER_REMAINDER };           /* REMAINDER: the low 16 bits; bf16 weights are the high ones */
 
+enum balance_loss { BALANCE_NONE, BALANCE_AUX, BALANCE_SEQ_AUX };     /* scope: a micro-batch, each sequence */
 struct plan {
     char model[192], system[192], stack[192];       /* names of embedded files, or paths; stack "": the default  */
     int32_t gpus, tp, cp, pp, vpp, etp, ep;
@@ -46,6 +47,8 @@ struct plan {
     int32_t vocab_extra;                            /* entries that the tokenizer adds to the model's            */
     int32_t data_workers;                           /* processes beside each rank that load data, on the host    */
     int32_t domain_gpus;                            /* GPUs used of each NVLink domain; 0: chosen                */
+    int32_t balance;                                /* enum balance_loss                                         */
+    double aux_loss, z_loss;                        /* their coefficients                                        */
     double lr, weight_decay, beta1, beta2, adam_eps, clip;      /* of the optimizer; clip 0: none                */
     int32_t lr_decay, lr_warmup, lr_steps;          /* enum lr_decay; steps; steps at whose end it is done, 0: of the run */
     double lr_min, lr_cooldown;                     /* at the end, over lr; wsd: the part of lr_steps that decays  */

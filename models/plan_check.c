@@ -303,6 +303,8 @@ static enum err check_stack(const struct plan *p, const struct model *m, const s
     TRY(offered(s, "dispatcher", s->dispatchers, p->dispatcher, stack_dispatchers, d));
     for (int r = 0; r <= RECOMPUTE_FULL; r++)
         if (p->recompute >> r & 1) TRY(offered(s, "recompute", s->recomputes, r, stack_recomputes, d));
+    if ((p->balance || p->z_loss > 0) && !m->experts)
+        return fail(d, ERR_CONFIG, "balance and z-loss-coeff are of routers, but model %s has no experts: leave them out", m->name);
     if (s->runs && p->dp_overlap == DP_OVERLAP_BOTH)
         return fail(d, ERR_LIMIT, "dp-overlap both is not built in stack %s yet: set grads, or take a stack that is only "
                     "predicted", s->name);

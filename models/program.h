@@ -77,7 +77,7 @@ struct program {
     int32_t *n_step;
     int32_t n_buf, n_op, n_param, n_bucket, n_pass, n_order, n_chunk, n_stage, n_micro;     /* buf[0] and op[0] are unused    */
     int32_t lead;                   /* streams of a rank may be at most this many steps apart                                 */
-    int32_t metric;                 /* of stage 0; stage s has metric + s: float[4] loss, MTP loss, square sum of grads, unused */
+    int32_t metric;                 /* of stage 0; stage s has metric + s: float[4] loss, MTP loss, square sum of grads, balance losses */
     int32_t document;               /* tokens that packed attention sees as whole; 0: a sequence                              */
     int32_t seq, topk;              /* tokens per sequence; of the router                                                     */
     int32_t round_B;                /* an allocation is a multiple of this; 0: exactly its bytes                              */

@@ -26,6 +26,7 @@ struct fold {
     int dispatcher, domain;                 /* enum dispatcher; ranks of an NVLink domain, 0: all */
     int bf16, wide;                         /* wide: no gradient of a handful of elements */
     int fsdp; const char *offload;
+    int balance;                            /* enum balance_loss, with a z loss too */
     int small;                              /* states: bf16 moments; of bf16 plans, masters in two halves */
 };
 
@@ -119,6 +120,8 @@ static inline struct job parity_job(const struct fold *f, int seed, enum optimiz
                         .mtp = -1, .lr = optimizer == OPTIMIZER_SGD ? 0.05 : 1e-3, .weight_decay = 0.01,
                         .beta1 = 0.9, .beta2 = 0.95, .adam_eps = 1e-8, .clip = 1, .seed = seed };
     p->fsdp = f->fsdp;
+    p->balance = f->balance;
+    if (f->balance) p->aux_loss = 0.5, p->z_loss = 0.01;
     if (f->offload) snprintf(p->offload, sizeof p->offload, "%s", f->offload);
     if (f->small) p->moments = STATE_BF16, p->master = f->bf16 ? MASTER_REMAINDER : MASTER_FP32;
     int32_t *degree[] = { &p->tp, &p->cp, &p->pp, &p->vpp, &p->etp, &p->ep, &p->mbs };

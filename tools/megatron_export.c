@@ -201,7 +201,8 @@ static void plan_means(const struct writer *w, const struct job *j)
     for (int i = 0; i < plan_n_opt; i++) {
         const char *key  = plan_opts[i].key,
                    *args = means(key, cfg_echo(text, sizeof text, &j->plan, &plan_opts[i]));
-        const int idle = (strcmp(key, "dispatcher") == 0 && !j->model.experts) ||
+        const int routes = strcmp(key, "dispatcher") == 0 || strcmp(key, "balance") == 0;
+        const int idle = (routes && !j->model.experts) ||
                          (strcmp(key, "cp-comm") == 0 && j->plan.cp == 1);
         if (args && !idle) megatron_add_all(w->args, w->a, args);
     }
@@ -296,8 +297,7 @@ static void launch(const struct writer *w, const struct job *j)
     add_int(w, "--max-position-embeddings", j->plan.seq);
     add_real(w, "--init-method-std", j->model.init_std);
     if (!j->model.experts) return;
-    megatron_add_all(w->args, w->a, "--moe-grouped-gemm --moe-permute-fusion --moe-router-dtype fp32 "
-                     "--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4");
+    megatron_add_all(w->args, w->a, "--moe-grouped-gemm --moe-permute-fusion --moe-router-dtype fp32");
     if (j->plan.mtp) add_real(w, "--mtp-loss-scaling-factor", j->model.mtp_weight);
 }
 

@@ -75,6 +75,7 @@ void run_log_step(void *user, int64_t step, const struct exec_step *s)
     fprintf(l->f, "{\"step\":%lld", (long long)step);
     put_number(l->f, "loss", s->loss);
     put_number(l->f, "mtp_loss", s->mtp_loss);
+    put_number(l->f, "balance_loss", s->balance_loss);
     put_number(l->f, "grad_norm", s->grad_norm);
     put_number(l->f, "lr", lr_at(p, step));
     put_number(l->f, "step_s", s->step_s);

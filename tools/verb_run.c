@@ -89,12 +89,13 @@ static const struct opt flags[] = {
 
 struct step_row {
     int32_t step;
-    double loss, mtp_loss, grad_norm, lr, step_s, tokens_per_s, tflops, flop_per_s;
+    double loss, mtp_loss, balance_loss, grad_norm, lr, step_s, tokens_per_s, tflops, flop_per_s;
 };
 static const struct report_col step_cols[] = {
     { "step", "step", REPORT_INT, offsetof(struct step_row, step) },
     { "loss", "loss", REPORT_SIX, offsetof(struct step_row, loss) },
     { "mtp_loss", NULL, REPORT_NUMBER, offsetof(struct step_row, mtp_loss) },
+    { "balance_loss", NULL, REPORT_NUMBER, offsetof(struct step_row, balance_loss) },
     { "grad_norm", "gradient norm", REPORT_SIX, offsetof(struct step_row, grad_norm) },
     { "lr", "lr", REPORT_NUMBER, offsetof(struct step_row, lr) },
     { "step_s", "time", REPORT_S, offsetof(struct step_row, step_s) },
@@ -243,7 +244,7 @@ static struct step_row *step_rows(struct arena *a, const struct run *r)
         const double flop_per_s = flop / s->step_s / p->gpus;
         const int64_t step = r->r.first_step + i;
         row[i] = (struct step_row){ (int32_t)step,      s->loss,           s->mtp_loss,
-                                    s->grad_norm,       lr_at(p, step),    s->step_s,
+                                    s->balance_loss,    s->grad_norm,      lr_at(p, step),    s->step_s,
                                     tokens / s->step_s, flop_per_s / 1e12, flop_per_s };
     }
     return row;
