@@ -115,6 +115,8 @@ START_TEST(published_kernels)
                               row[i].ep, row[i].ep), "hybridep");
         t.j.model.groups = row[i].groups;
         t.j.model.groups_kept = row[i].groups > 1 ? 4 : 1;
+        struct diag d;                          /* as they are alone, not inside a step */
+        ck_assert_int_eq(system_read(&t.j.system, &t.arena, row[i].system, &d), OK);
         price(&t);
         for (int k = 0; k < 2; k++) {
             const double us = kernel_us(&t, k ? OP_COMBINE_TOKENS : OP_DISPATCH_TOKENS), off = us / row[i].us[k] - 1;
