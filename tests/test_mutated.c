@@ -198,8 +198,7 @@ static struct bytes tensors_of(void)
 {
     static const char head[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},\"b\":{\"dtype\":\"BF16\","
                                "\"shape\":[4],\"data_offsets\":[16,24]},\"__metadata__\":{\"format\":\"pt\"}}";
-    struct bytes b = copy_of(head, sizeof head - 1 + 8 + 24);
-    memset(b.at, 0, b.n);
+    struct bytes b = { calloc(sizeof head + 8 + 24, 1), sizeof head - 1 + 8 + 24 };
     b.at[0] = sizeof head - 1;
     memcpy(b.at + 8, head, sizeof head - 1);
     return b;

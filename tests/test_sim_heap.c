@@ -197,6 +197,52 @@ START_TEST(shares_by_hand)
 }
 END_TEST
 
+/* Two stages; a message forward and one back of 5 s each, at once: the way out and the way in are two. With a gather of 10 s on
+ * the first stage, which takes both, all go half as fast until the messages are over. */
+START_TEST(messages_by_hand)
+{
+    struct arena a = { 0 };
+    struct heaped b;
+    struct program *pr = &b.pr;
+    static const struct { enum op_kind kind; enum stream stream; enum group group; enum half half; } row[] = {
+        { OP_SEND, STREAM_SEND_F, GROUP_NEXT, HALF_FWD }, { OP_RECV, STREAM_RECV_B, GROUP_NEXT, HALF_BWD },
+        { OP_GATHER, STREAM_TP, GROUP_TP, HALF_FWD },     { OP_RECV, STREAM_RECV_F, GROUP_PREV, HALF_FWD },
+        { OP_SEND, STREAM_SEND_B, GROUP_PREV, HALF_BWD },
+    };
+    struct pass pass[2] = { { .kind = PASS_FWD_BWD, .n = 2 + _i }, { .kind = PASS_FWD_BWD, .chunk = { 1, 1 }, .first = 3, .n = 2 } };
+    struct step step[2] = { { 0, { 0, 0 } }, { 1, { 0, 0 } } }, *steps[2] = { &step[0], &step[1] };
+    int32_t order[] = { 1, 2, 3, 4, 5 }, n_step[2] = { 1, 1 };
+    double op_s[6] = { 0, 5, 5, 10, 5, 5 }, issue_s[6] = { 0 };
+    struct buf buf[6] = { { 0 } };
+    struct op op[6] = { { 0 } };
+    *pr = (struct program){ .pass = pass, .n_pass = 2, .order = order, .n_order = 5, .step = steps, .n_step = n_step, .n_stage = 2,
+                            .n_micro = 1, .lead = 1, .n_op = 6, .n_buf = 6, .op = op, .buf = buf, .arena = &a };
+    for (int k = 0; k < LEN(row); k++) {
+        const int sends = row[k].kind == OP_SEND, gathers = row[k].kind == OP_GATHER;
+        buf[k + 1] = (struct buf){ .rows = gathers ? 20 : 5, .cols = 3, .dtype = DT_F32, .stage = -1 };
+        op[k + 1] = (struct op){ .kind = (uint8_t)row[k].kind, .stream = (uint8_t)row[k].stream, .group = (uint8_t)row[k].group,
+                                 .half = (uint8_t)row[k].half };
+        *(sends ? op[k + 1].io.read : op[k + 1].io.write) = k + 1;
+        pr->group_size[row[k].group] = 2;
+    }
+    test_job(&b.j, &a, "model tiny-moe system h100-sxm gpus 4 gbs 4 seq 64");
+    b.j.system.eff_nvlink = 1;
+    b.j.system.nvlink_B_per_s = 12;
+    cost_init(&b.c, pr, &b.j);
+    for (int k = 0; k < LEN(row); k++)
+        b.c.place[row[k].group] = (struct place){ .size = 2, .domains = 1, .in_domain = 2, .link = LINK_NVLINK };
+    b.c.given_s = op_s;
+    b.c.given_issue_s = issue_s;
+    unroll_both(&b, &a);
+    sim_heap(&b.h, &a, &b.c, b.u, 1);
+    for (int s = 0; s < 2; s++)
+        for (int k = 0; k < 2; k++) ck_assert_double_eq_tol(b.h.stage[s].t1_s[k], _i ? 10 : 5, 1e-9);
+    if (_i) ck_assert_double_eq_tol(b.h.stage[0].t1_s[2], 15, 1e-9);
+    ck_assert_double_eq_tol(b.h.step_s, _i ? 15 : 5, 1e-9);
+    arena_free(&a);
+}
+END_TEST
+
 /* No item ends earlier for sharing, and some of these end later. */
 START_TEST(never_earlier)
 {
@@ -232,6 +278,7 @@ int main(void)
     tcase_add_test(all, every_toy_schedule);
     tcase_add_loop_test(all, alone_on_its_links, 0, 3);
     tcase_add_loop_test(all, shares_by_hand, 0, LEN(hands));
+    tcase_add_loop_test(all, messages_by_hand, 0, 2);
     tcase_add_loop_test(all, never_earlier, 0, 3);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);

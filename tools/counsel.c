@@ -91,6 +91,8 @@ static int fill_domains(struct job *j, const struct counsel *c, int domains)
     return plan_resolve(j, &why) == OK;
 }
 
+enum { MORE = 16 };     /* whole domains that are tried beyond those used now */
+
 static void say_idle(struct counsel *c)
 {
     const struct plan *p = &c->j->plan;
@@ -101,8 +103,8 @@ static void say_idle(struct counsel *c)
     if (domains < 2 || idle <= 0) return;
     struct arena scratch = { 0 };
     j = arena_alloc(&scratch, sizeof *j);
-    while (n <= 2 * domains && !fill_domains(j, c, n)) n++;
-    const char *full = n > 2 * domains ? "" : arena_printf(c->a, "--gpus %d --domain-gpus %d --ep %d --gbs %d", j->plan.gpus, domain,
+    while (n <= domains + MORE && !fill_domains(j, c, n)) n++;
+    const char *full = n > domains + MORE ? "" : arena_printf(c->a, "--gpus %d --domain-gpus %d --ep %d --gbs %d", j->plan.gpus, domain,
                                                            j->plan.ep, j->plan.gbs);
     const char *holds = divides(p->etp * p->ep, domain) ? "" : arena_printf(c->a, "; %d hold no whole groups of %d", domain, p->etp * p->ep);
     if (p->domain_gpus < domain)
