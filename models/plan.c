@@ -62,7 +62,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("recompute", SET, recompute, stack_recomputes, plan_recomputes, 0, 0, "none",                          \
       "modules recomputed: selective:a+b, full, none")                                                       \
     X("cp-comm", NAME, cp_comm, stack_cp_comms, 0, 0, 0, "allgather",                                        \
-      "context parallelism: K and V of all tokens, or heads swapped for tokens")                             \
+      "context parallelism: K and V of all tokens, heads swapped for tokens (a2a), or a ring (p2p)")                             \
     X("packed", SET, packed, plan_packed, 0, 0, 0, "none",                                                   \
       "kept within documents: positions, attention, loss (not of a document's last token)")                  \
     X("eod", INT, eod, 0, plan_index_ends, 0, 10000000, "index",                                             \

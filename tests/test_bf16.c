@@ -16,6 +16,8 @@ static const struct fold folds[] = {
     { .name = "tp2 dp2 / etp2 ep2", .family = GQA_ALL, .tp = 2, .dp = 2, .etp = 2, .ep = 2 },
     { .name = "tp4: more than kv heads", .family = GQA, .tp = 4 },
     { .name = "cp4", .family = MLA, .cp = 4 },
+    { .name = "cp4 ring", .family = MLA, .cp = 4, .p2p = 1 },
+    { .name = "cp2 tp2 ring", .family = GQA, .cp = 2, .tp = 2, .p2p = 1 },
     { .name = "tp2 cp2 pp2 / ep4", .family = MLA, .tp = 2, .cp = 2, .pp = 2, .ep = 4 },
     { .name = "pp2 vpp2 dp2 / ep2 woven", .family = MLA_ALL, .pp = 2, .vpp = 2, .dp = 2, .ep = 2, .woven = 1 },
     { .name = "dense tied pp2 tp2", .family = DENSE, .pp = 2, .tp = 2 },
