@@ -3,7 +3,7 @@
  * the others. */
 #include "exec/comm_shm.h"
 #include "exec/bell.h"
-#include <pthread.h>
+#include "exec/lock.h"
 #include <string.h>
 
 enum call_kind { CALL_GATHER, CALL_SCATTER, CALL_REDUCE, CALL_ALL_TO_ALL, CALL_P2P };
@@ -14,6 +14,7 @@ struct seat {                   /* what one member shows the others during a cal
     int64_t total;              /* must be equal on all members */
     const char *data;
     int64_t *send_B;            /* all_to_all: bytes for every member */
+    char *stage;                /* forked ranks: what it shows that peers cannot see */
     _Atomic uint32_t came;      /* meetings it has come to */
     const char *_Atomic op;     /* peers look at it when they give up */
 };
@@ -29,7 +30,8 @@ struct comm_shm {
     struct arena *arena;
     struct room *room;
     double timeout_s;
-    pthread_mutex_t lock;       /* guards why */
+    int64_t stage_B;            /* of every seat; 0: all memory is seen by all */
+    struct lock lock;           /* guards why */
     _Atomic int broken;
     struct diag why;
 };
@@ -40,8 +42,13 @@ struct comm_shm *comm_shm_open(struct arena *a, double timeout_s)
     struct comm_shm *s = arena_alloc(a, sizeof *s);
     s->arena = a;
     s->timeout_s = timeout_s;
-    pthread_mutex_init(&s->lock, NULL);
+    lock_open(&s->lock);
     return s;
+}
+
+void comm_shm_reserve(struct comm_shm *s, int64_t bytes)
+{
+    s->stage_B = bytes;
 }
 
 static struct room *comm_shm_room_make(struct comm_shm *s, const char *name, int64_t key, int n,
@@ -54,6 +61,7 @@ static struct room *comm_shm_room_make(struct comm_shm *s, const char *name, int
     r->seat = arena_alloc(s->arena, (size_t)n * sizeof *r->seat);
     for (int i = 0; i < n; i++) {
         r->seat[i].send_B = arena_alloc(s->arena, (size_t)n * sizeof(int64_t));
+        if (s->stage_B) r->seat[i].stage = arena_alloc(s->arena, (size_t)s->stage_B);
         r->seat[i].op = "no op yet";
     }
     return s->room = r;
@@ -72,20 +80,20 @@ struct comm *comm_shm_join(struct comm_shm *s, const char *name, int64_t key, in
 
 void comm_shm_break(struct comm_shm *s, const char *why)
 {
-    pthread_mutex_lock(&s->lock);
+    lock_take(&s->lock);
     if (!atomic_load(&s->broken)) {
         fail(&s->why, ERR_COMM, "%s", why);
         atomic_store(&s->broken, 1);
     }
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
     for (struct room *r = s->room; r; r = r->next) bell_ring(&r->bell);
 }
 
 static enum err comm_shm_broken(struct comm_shm *s, struct diag *d)
 {
-    pthread_mutex_lock(&s->lock);       /* `why` is whole once it can be taken */
+    lock_take(&s->lock);       /* `why` is whole once it can be taken */
     const enum err e = fail(d, ERR_COMM, "%s", s->why.text);
-    pthread_mutex_unlock(&s->lock);
+    lock_give(&s->lock);
     return e;
 }
 
@@ -204,13 +212,34 @@ static void comm_shm_copy(void *to, const void *from, int64_t bytes)
     if (bytes > 0 && to != from) memcpy(to, from, (size_t)bytes);
 }
 
+/* What peers will read of `data`: itself, or where they see it. */
+static enum err comm_shm_share(const void **seen, struct comm *c, const void *data, int64_t bytes, struct diag *d)
+{
+    struct comm_shm *s = c->room->run;
+    struct diag why;
+    *seen = data;
+    if (!s->stage_B || bytes <= 0 || arena_holds(s->arena, data)) return OK;
+    if (bytes > s->stage_B) {
+        fail(&why, ERR_COMM, "group %s: rank %d shows %lld bytes of its own memory at %s, room was made for %lld; use ranks "
+             "as threads", c->room->name, c->room->rank[c->me], (long long)bytes,
+             atomic_load(&c->room->seat[c->me].op), (long long)s->stage_B);
+        comm_shm_break(s, why.text);
+        return comm_shm_broken(s, d);
+    }
+    *seen = c->room->seat[c->me].stage;
+    memcpy(c->room->seat[c->me].stage, data, (size_t)bytes);
+    return OK;
+}
+
 /* ---- the calls ---- */
 
 static enum err comm_shm_gather(struct comm *c, void *out, const void *in, const int64_t *part_B,
                                 struct diag *d)
 {
     const struct room *r = c->room;
-    TRY(comm_shm_show(c, CALL_GATHER, in, comm_shm_before(part_B, r->n), d));
+    const void *seen;
+    TRY(comm_shm_share(&seen, c, in, part_B[c->me], d));
+    TRY(comm_shm_show(c, CALL_GATHER, seen, comm_shm_before(part_B, r->n), d));
     char *to = out;
     for (int i = 0; i < r->n; to += part_B[i++]) comm_shm_copy(to, r->seat[i].data, part_B[i]);
     return comm_shm_meet(c, d);
@@ -236,7 +265,10 @@ static void comm_shm_reduce(float *to, const struct room *r, int64_t at, int64_t
 static enum err comm_shm_scatter_sum(struct comm *c, float *out, const float *in, const int64_t *part_n,
                                      struct diag *d)
 {
-    TRY(comm_shm_show(c, CALL_SCATTER, in, comm_shm_before(part_n, c->room->n), d));
+    const int64_t n = comm_shm_before(part_n, c->room->n);
+    const void *seen;
+    TRY(comm_shm_share(&seen, c, in, n * (int64_t)sizeof *in, d));
+    TRY(comm_shm_show(c, CALL_SCATTER, seen, n, d));
     comm_shm_reduce(out, c->room, comm_shm_before(part_n, c->me), part_n[c->me], 0);
     return comm_shm_meet(c, d);
 }
@@ -246,8 +278,10 @@ static enum err comm_shm_all_reduce(struct comm *c, float *x, int64_t n, int max
 {
     const struct room *r = c->room;
     const int64_t at = n * c->me / r->n, end = n * (c->me + 1) / r->n;
-    TRY(comm_shm_show(c, CALL_REDUCE, x, n, d));
-    comm_shm_reduce(x + at, r, at, end - at, max);
+    const void *seen;
+    TRY(comm_shm_share(&seen, c, x, n * (int64_t)sizeof *x, d));
+    TRY(comm_shm_show(c, CALL_REDUCE, seen, n, d));
+    comm_shm_reduce((float *)(uintptr_t)seen + at, r, at, end - at, max);
     TRY(comm_shm_meet(c, d));
     for (int i = 0; i < r->n; i++) {
         const int64_t from = n * i / r->n, to = n * (i + 1) / r->n;
@@ -272,8 +306,10 @@ static enum err comm_shm_all_to_all(struct comm *c, void *out, const int64_t *re
                                     const int64_t *send_B, struct diag *d)
 {
     const struct room *r = c->room;
+    const void *seen;
     memcpy(r->seat[c->me].send_B, send_B, (size_t)r->n * sizeof *send_B);
-    TRY(comm_shm_show(c, CALL_ALL_TO_ALL, in, 0, d));
+    TRY(comm_shm_share(&seen, c, in, comm_shm_before(send_B, r->n), d));
+    TRY(comm_shm_show(c, CALL_ALL_TO_ALL, seen, 0, d));
     char *to = out;
     for (int i = 0; i < r->n; to += recv_B[i++]) {
         const struct seat *s = &r->seat[i];
@@ -286,8 +322,10 @@ static enum err comm_shm_all_to_all(struct comm *c, void *out, const int64_t *re
 /* The n-th send meets the n-th receive: sizes are compared like those of any call. */
 static enum err comm_shm_send(struct comm *c, int to, const void *in, int64_t bytes, struct diag *d)
 {
+    const void *seen;
     (void)to;       /* a communicator of p2p has two members */
-    TRY(comm_shm_show(c, CALL_P2P, in, bytes, d));
+    TRY(comm_shm_share(&seen, c, in, bytes, d));
+    TRY(comm_shm_show(c, CALL_P2P, seen, bytes, d));
     return comm_shm_meet(c, d);
 }
 

@@ -39,6 +39,8 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
         TRY(data_documents_check(ask->data ? ask->data : &text, j->plan.eod, d));
     }
     if (ask->routes) TRY(routes_check(ask->routes, j, ask->steps, d));
+    if (ask->processes && ask->on)
+        return fail(d, ERR_CONFIG, "backend %s runs ranks as threads: use --ranks-as thread", ask->on->name);
     TRY(unroll_check(u, pr, 1, d));
     return ask->on ? OK : exec_fits(u, j, d);
 }
@@ -67,16 +69,29 @@ static void exec_count_loss(struct exec_shared *x, struct arena *a)
     }
 }
 
+/* A launcher's scratch holds what it sends in floats, once for each member at most of a dispatch: a few times what its
+ * operands take. Pages that are not used cost nothing. */
+static int64_t exec_stage_B(const struct exec_shared *x)
+{
+    enum { TIMES = 4, LEAST_B = 1 << 20 };
+    int64_t most_B = 0;
+    for (int s = 0; s < x->pr->n_stage; s++)
+        if (x->u[s].arena_B > most_B) most_B = x->u[s].arena_B;
+    return TIMES * most_B + LEAST_B;
+}
+
 static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d)
 {
     const int traced = x->ask->iters_traced;
-    pthread_mutex_init(&x->lock, NULL);
+    lock_open(&x->lock);
     x->backend = x->ask->backend ? x->ask->backend
                  : x->ask->on    ? x->ask->on->launch
                                  : backend_cpu_table(&x->j->plan);
     x->data = x->ask->data ? *x->ask->data : data_of_text(x->ask->text, x->ask->text_n);
     x->kernels = x->ask->kernels ? x->ask->kernels : kernels_fast(0);
+    x->arena = a;
     x->shm = comm_shm_open(a, x->ask->timeout_s);
+    if (x->ask->processes) comm_shm_reserve(x->shm, exec_stage_B(x));
     x->n_rank = x->j->plan.gpus;
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
     x->rank = arena_alloc(a, (size_t)x->n_rank * sizeof *x->rank);
@@ -159,13 +174,14 @@ static void exec_keep_scratch(void)
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 
-static enum err exec_open_and_go(struct exec_result *res, struct arena *a, struct exec_shared *x,
+static enum err exec_open_and_go(struct exec_result *res, struct arena *a, struct arena *own, struct exec_shared *x,
                                  struct diag *d)
 {
     exec_keep_scratch();
-    TRY(exec_open(x, a, d));
+    TRY(exec_open(x, own, d));
     x->start_ns = bell_now_ns();
-    exec_go(x);
+    if (x->ask->processes) exec_fork_go(x);
+    else exec_go(x);
     if (x->e == OK) return exec_collect(res, a, x, x->start_ns, d);
     *d = x->d;
     return x->e;
@@ -175,10 +191,13 @@ enum err exec_run(struct exec_result *r, struct arena *a, const struct program *
                   const struct job *j, const struct exec_ask *ask, struct diag *d)
 {
     struct exec_result res = { 0 };
-    struct exec_shared x = { .pr = pr, .u = u, .j = j, .ask = ask };
+    struct arena own = { .shared = ask->processes };
     TRY(exec_refuse(pr, u, j, ask, d));
-    const enum err e = exec_open_and_go(&res, a, &x, d);
+    struct exec_shared *x = arena_alloc(&own, sizeof *x);
+    *x = (struct exec_shared){ .pr = pr, .u = u, .j = j, .ask = ask };
+    const enum err e = exec_open_and_go(&res, a, &own, x, d);
     if (e == OK) *r = res;
-    for (int i = 0; i < x.n_rank; i++) exec_rank_close(&x.rank[i]);
+    for (int i = 0; i < x->n_rank; i++) exec_rank_close(&x->rank[i]);
+    arena_free(&own);
     return e;
 }

@@ -21,6 +21,8 @@ struct exec_ask {
     int stop_at_nan;                        /* ERR_NO after a step whose loss or gradient norm is not finite  */
     int poison;                             /* fill every life with NaN bytes at birth and death (tests)      */
     double timeout_s;                       /* of a collective; <= 0: waits for ever                          */
+    int processes;                          /* ranks are forked processes, not threads: the memory that hooks of a rank
+                                               write must be shared (arena.h) */
     launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_table of the plan    */
     const struct backend *on;               /* whose memory arenas are of, and launchers; NULL: the host       */
     const struct kernels *kernels;          /* of backend_cpu's launchers; NULL: kernels_fast(0)              */
@@ -28,7 +30,7 @@ struct exec_ask {
     void *user;                             /* of the hooks, any of which may be NULL                  */
     /* May overwrite initial values in a rank's arena (a checkpoint, a test). One rank after the other. */
     void (*before)(void *user, int rank, const struct unroll *u, char *arena);
-    /* After each step of rank 0, as it saw it. Before after_step. */
+    /* After each step of rank 0, as it saw it, in the caller's process; of threads before after_step. */
     void (*report)(void *user, int step, const struct exec_step *s);
     /* After each step, the rank's streams idle, with its arena. Concurrently on all ranks. */
     void (*after_step)(void *user, int rank, int step, const struct unroll *u, const char *arena);
@@ -41,10 +43,10 @@ struct exec_result {
     float score_gap;                        /* smallest gap between the k-th and the next routing score;
                                                INFINITY: no choice was made                                   */
 };
-/* Threads as ranks over comm_shm; u: one unroll per stage, planned. The result lives in `a`. ERR_CONFIG: a
+/* Threads or forked processes as ranks over comm_shm; u: one unroll per stage, planned. The result lives in `a`. ERR_CONFIG: a
  * program that this executor does not run, with the way out. ERR_NO: capacity overflow, naming rank, layer,
  * rows and the factor needed; a failed unroll_check, or arenas that this host cannot hold. ERR_COMM: a rank did
- * not come. */
+ * not come, or its process died: then the others end within seconds. */
 enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
                   const struct job *j, const struct exec_ask *ask, struct diag *d);
 

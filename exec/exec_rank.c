@@ -5,18 +5,19 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { ALIGN = 64, CANARY_B = 64, CANARY = 0xc5 };
 
 void exec_rank_fail(struct exec_rank *r, enum err e, const struct diag *d)
 {
     struct exec_shared *x = r->x;
-    pthread_mutex_lock(&x->lock);
+    lock_take(&x->lock);
     if (x->e == OK) {
         x->e = e;
         x->d = *d;
     }
-    pthread_mutex_unlock(&x->lock);
+    lock_give(&x->lock);
     atomic_store(&x->stop, 1);
     struct diag why;
     fail(&why, ERR_COMM, "rank %d stopped: %.400s", r->rank, d->text);
@@ -82,10 +83,20 @@ static void exec_rank_sort_items(struct exec_rank *r, struct arena *a)
         if (r->lane[s].n_item) r->concerns[r->lane[s].item[r->lane[s].n_item - 1]] |= 1u << STREAM_COUNT;
 }
 
+static char *exec_rank_memory(struct exec_rank *r, int64_t size_B)
+{
+    const struct exec_ask *ask = r->x->ask;
+    if (ask->processes) {
+        const uintptr_t at = (uintptr_t)arena_alloc(r->x->arena, (size_t)size_B + ALIGN);
+        return (char *)((at + ALIGN - 1) / ALIGN * ALIGN);
+    }
+    return ask->on ? ask->on->arena_new(size_B) : aligned_alloc(ALIGN, (size_t)size_B);
+}
+
 static enum err exec_rank_make_arena(struct exec_rank *r, struct diag *d)
 {
     const int64_t memory_B = unroll_memory_B(r->u), size_B = (memory_B + CANARY_B + ALIGN - 1) / ALIGN * ALIGN;
-    r->arena = r->x->ask->on ? r->x->ask->on->arena_new(size_B) : aligned_alloc(ALIGN, (size_t)size_B);
+    r->arena = exec_rank_memory(r, size_B);
     if (!r->arena)
         return fail(d, ERR_LIMIT, "rank %d: no %s memory for its arena of %lld bytes", r->rank,
                     r->x->ask->on ? r->x->ask->on->name : "host", (long long)memory_B);
@@ -118,7 +129,7 @@ enum err exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena
 void exec_rank_close(struct exec_rank *r)
 {
     if (r->arena && r->x->ask->on) r->x->ask->on->arena_free(r->arena);
-    else free(r->arena);
+    else if (!r->x->ask->processes) free(r->arena);
     r->arena = NULL;
 }
 
@@ -193,6 +204,14 @@ static int exec_rank_finite(struct exec_rank *r, int step)
     return 0;
 }
 
+/* A process has no hold on what its parent's hook writes: that calls it (exec_fork.c). */
+static void exec_rank_report(struct exec_rank *r, int step)
+{
+    const struct exec_ask *ask = r->x->ask;
+    if (!ask->processes) ask->report(ask->user, step, &r->step[step]);
+    else if (write(r->told, &step, sizeof step) != sizeof step) atomic_store(&r->x->stop, 1);
+}
+
 static int exec_rank_step(struct exec_rank *r, int step)
 {
     const struct exec_ask *ask = r->x->ask;
@@ -200,7 +219,7 @@ static int exec_rank_step(struct exec_rank *r, int step)
     r->end_ns[step] = bell_now_ns();
     exec_rank_read_metrics(r, step);
     r->step[step].step_s = 1e-9 * (double)(r->end_ns[step] - (step ? r->end_ns[step - 1] : r->x->start_ns));
-    if (ask->report && r->rank == 0) ask->report(ask->user, step, &r->step[step]);
+    if (ask->report && r->rank == 0) exec_rank_report(r, step);
     if (ask->stop_at_nan && !exec_rank_finite(r, step)) return 0;
     if (ask->after_step) ask->after_step(ask->user, r->rank, step, r->u, r->arena);
     return exec_rank_canary(r, step);

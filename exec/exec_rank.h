@@ -7,7 +7,7 @@
 #include "exec/bell.h"
 #include "exec/comm_shm.h"
 #include "exec/exec.h"
-#include <pthread.h>
+#include "exec/lock.h"
 
 /* What all ranks of a run share. The first error wins: it stops every rank and is the run's answer. */
 struct exec_shared {
@@ -15,9 +15,10 @@ struct exec_shared {
     launch *const *backend; const struct kernels *kernels;
     struct data data;                   /* what ask names, or its text */
     int64_t *loss_tokens;               /* by step: how many the loss counts; NULL: all */
+    struct arena *arena;                /* of all that ranks share */
     struct comm_shm *shm;
     struct exec_rank *rank; int32_t n_rank, n_traced;
-    pthread_mutex_t lock;               /* guards e and d */
+    struct lock lock;                   /* guards e and d */
     enum err e; struct diag d;
     _Atomic int stop;
     int64_t start_ns;                   /* when the ranks were started */
@@ -53,6 +54,7 @@ struct exec_rank {
     uint32_t *concerns; /* per item: bits of the streams that depend on it; bit STREAM_COUNT: the host */
     struct bell host;
     pthread_t thread;
+    int told;                           /* a process: where it says that a step is done */
     struct exec_life life;
     struct span *span;                  /* [traced step][item] */
     int64_t *end_ns;                    /* per step */
@@ -66,6 +68,10 @@ void *exec_rank_main(void *rank);                       /* host thread: all step
 void exec_rank_close(struct exec_rank *r); /* frees the arena; threads have ended. May be half open */
 /* Records the run's first error and stops all ranks. */
 void  exec_rank_fail(struct exec_rank *r, enum err e, const struct diag *d);
+
+/* ---- exec_fork.c ---- */
+/* Every rank's host loop in a process of its own; returns when all have ended. Calls the report hook itself. */
+void exec_fork_go(struct exec_shared *x);
 
 /* ---- exec_lane.c ---- */
 void *exec_lane_main(void *lane);

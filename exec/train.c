@@ -1,20 +1,20 @@
+#include "exec/lock.h"
 #include "exec/train.h"
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A run in the making. */
+/* A run in the making. Lies in `kept`, with all that ranks write. */
 struct train {
     struct train_result *r;
-    struct arena *a;
+    struct arena *a, *kept;
     const struct program *pr; const struct unroll *u; const struct job *j; const struct train_ask *ask;
     struct state state; int32_t has_state;
     struct train_forward *forward;
     int64_t from, end, first_seq;       /* the piece: steps [from, end); sequences before the first piece */
     int32_t saves;                      /* the piece ends with a checkpoint */
     struct checkpoint checkpoint;
-    pthread_mutex_t lock;               /* guards e and d */
+    struct lock lock;                   /* guards e and d */
     enum err e; struct diag d;          /* of the shards */
 };
 
@@ -46,12 +46,12 @@ static void train_after(void *user, int rank, int step, const struct unroll *u, 
     state_take(&t->state, rank, u, arena);
     const enum err e = t->saves ? checkpoint_shard(&t->checkpoint, &t->state, rank, &d) : OK;
     if (e == OK) return;
-    pthread_mutex_lock(&t->lock);
+    lock_take(&t->lock);
     if (t->e == OK) {
         t->e = e;
         t->d = d;
     }
-    pthread_mutex_unlock(&t->lock);
+    lock_give(&t->lock);
 }
 
 /* ---- pieces ---- */
@@ -72,7 +72,7 @@ static enum err train_begin_checkpoint(struct train *t, struct diag *d)
     head.eval_split = t->ask->eval_split;
     if (t->ask->data_name) snprintf(head.data, sizeof head.data, "%s", t->ask->data_name);
     t->saves = t->ask->save_every > 0 && (t->end % t->ask->save_every == 0 || t->end == t->ask->steps);
-    return t->saves ? checkpoint_begin(&t->checkpoint, t->a, t->ask->root, t->pr, t->j, &head, d) : OK;
+    return t->saves ? checkpoint_begin(&t->checkpoint, t->kept, t->ask->root, t->pr, t->j, &head, d) : OK;
 }
 
 static enum err train_commit(struct train *t, struct diag *d)
@@ -98,6 +98,7 @@ static enum err train_steps(struct train *t, struct diag *d)
                                 .data = ask->data,
                                 .first_step = t->from,
                                 .timeout_s = ask->timeout_s,
+                                .processes = ask->processes,
                                 .first_seq = t->first_seq + (t->from - t->r->first_step) * t->j->plan.gbs,
                                 .stop_at_nan = 1,
                                 .poison = ask->poison,
@@ -171,7 +172,7 @@ static enum err train_open(struct train *t, struct diag *d)
 {
     const struct train_ask *ask = t->ask;
     TRY(data_check(ask->data, DATA_TRAIN, t->j->plan.seq, d));
-    if (ask->evals || ask->save_every > 0 || ask->resume) state_make(&t->state, t->a, t->pr, t->j);
+    if (ask->evals || ask->save_every > 0 || ask->resume) state_make(&t->state, t->kept, t->pr, t->j);
     TRY(train_resume(t, d));
     const size_t n = (size_t)(ask->steps - t->from);
     *t->r = (struct train_result){ .first_step = t->from, .score_gap = INFINITY };
@@ -186,11 +187,13 @@ static enum err train_open(struct train *t, struct diag *d)
 enum err train_run(struct train_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
                    const struct job *j, const struct train_ask *ask, struct diag *d)
 {
-    struct train t = { .r = r, .a = a, .pr = pr, .u = u, .j = j, .ask = ask };
+    struct arena kept = { .shared = ask->processes };
+    struct train *t = arena_alloc(&kept, sizeof *t);
+    *t = (struct train){ .r = r, .a = a, .kept = &kept, .pr = pr, .u = u, .j = j, .ask = ask };
     *r = (struct train_result){ 0 };
-    pthread_mutex_init(&t.lock, NULL);
-    enum err e = train_open(&t, d);
-    while (e == OK && t.from < ask->steps) e = train_piece(&t, d);
-    pthread_mutex_destroy(&t.lock);
+    lock_open(&t->lock);
+    enum err e = train_open(t, d);
+    while (e == OK && t->from < ask->steps) e = train_piece(t, d);
+    arena_free(&kept);
     return e;
 }

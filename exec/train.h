@@ -13,17 +13,18 @@ struct train_ask {
     const struct data *data;
     const char *data_name; double eval_split; /* for checkpoints: how the user named it; NULL: "" */
     int64_t steps; /* of the whole run: those before a resumed checkpoint count */
-    int32_t traced; double timeout_s; /* as exec_ask */
+    int32_t traced, processes; double timeout_s; /* as exec_ask */
     int32_t poison; const struct kernels *kernels; const struct backend *on; /* as exec_ask */
     int64_t eval_every, eval_steps; /* every 0: after the last step; steps of gbs sequences, 0: the whole part */
     int32_t evals; /* 0: no evaluation */
     int64_t save_every; int32_t keep; /* every 0: no checkpoints; else after the last step too. The newest stay */
     const char *root; /* directory of checkpoints */
-    const struct routes *routes; /* gets the choices of experts of the first piece; of as many steps as are taken; NULL: nobody */
+    const struct routes *routes; /* of processes in shared memory; gets the choices of experts of the first piece; of as many steps as are taken; NULL: nobody */
     const struct checkpoint_file *resume; /* NULL: from the beginning */
     const char *const *carry; /* files of resume that every checkpoint gets a copy of; NULL-ended */
     void *user; /* of the hooks, which may be NULL */
-    void (*on_step)(void *user, int64_t step, const struct exec_step *s); /* one rank's thread, while it runs */
+    void (*on_step)(void *user, int64_t step, const struct exec_step *s); /* one rank's thread, while it runs; of
+        processes the caller's */
     void (*on_eval)(void *user, const struct train_eval *e);
 };
 struct train_result {

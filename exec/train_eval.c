@@ -62,13 +62,14 @@ enum err train_evaluate(struct train_eval *e, const struct train_forward *f, con
     const struct plan *p = &f->job.plan;
     const int64_t whole = data_sequences(ask->data, DATA_EVAL, p->seq) / p->gbs, most = whole > 0 ? whole : 1;
     const int64_t steps = ask->eval_steps > 0 && ask->eval_steps < most ? ask->eval_steps : most;
-    struct arena a = { 0 };
+    struct arena a = { .shared = ask->processes };
     struct evaluation v = { f, s, arena_alloc(&a, (size_t)p->gpus * sizeof *v.sum) };
     const struct exec_ask x = { .steps = (int)steps,
                                 .iters_traced = 1,
                                 .data = ask->data,
                                 .part = DATA_EVAL,
                                 .timeout_s = ask->timeout_s,
+                                .processes = ask->processes,
                                 .poison = ask->poison,
                                 .on = ask->on,
                                 .kernels = ask->kernels,

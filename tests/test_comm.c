@@ -1,12 +1,13 @@
-/* Communicators in shared memory: every call against its definition on groups of 1 to 16 threads, uneven and
- * empty parts, sums in member order bit for bit, in-place use, and every way a run can break: late, failed and
- * disagreeing members. */
+/* Communicators in shared memory: every call against its definition on groups of 1 to 16 threads, and of forked
+ * processes that show each other memory of their own: uneven and empty parts, sums in member order bit for bit,
+ * in-place use, and every way a run can break: late, failed and disagreeing members. */
 #include "exec/comm_shm.h"
 #include <check.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MOST = 16, WORDS = 4096 };
@@ -28,21 +29,48 @@ static void *member_main(void *arg)
     return NULL;
 }
 
+static int forked;                  /* what the members are; each TCase sets it */
+static void as_threads(void) { forked = 0; }
+static void as_processes(void) { forked = 1; }
+
+static void go_threads(struct member *m, int n)
+{
+    pthread_t t[MOST];
+    for (int i = 0; i < n; i++) ck_assert_int_eq(pthread_create(&t[i], NULL, member_main, &m[i]), 0);
+    for (int i = 0; i < n; i++) pthread_join(t[i], NULL);
+}
+
+static void go_processes(struct member *m, int n)
+{
+    pid_t pid[MOST];
+    int status;
+    for (int i = 0; i < n; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            member_main(&m[i]);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < n; i++) ck_assert(waitpid(pid[i], &status, 0) == pid[i] && status == 0);
+}
+
 /* Runs `body` on `n` members of one group; `m` receives what each ended with. */
 static void run_all(struct member *m, int n, double timeout_s, void (*body)(struct member *m))
 {
-    struct arena a = { 0 };
+    struct arena a = { .shared = forked };
     struct comm_shm *s = comm_shm_open(&a, timeout_s);
+    struct member *at = arena_alloc(&a, (size_t)n * sizeof *at);
     int32_t rank[MOST];
-    pthread_t t[MOST];
+    if (forked) comm_shm_reserve(s, WORDS * (int64_t)sizeof(float));
     for (int i = 0; i < n; i++) rank[i] = 10 + i;
     for (int i = 0; i < n; i++) {
-        m[i] = (struct member){ .ops = &comm_shm, .s = s, .me = i, .n = n, .body = body };
-        m[i].c = comm_shm_join(s, "dp", 10, i, n, rank);
-        m[i].ops->say(m[i].c, "TEST_OP");
+        at[i] = (struct member){ .ops = &comm_shm, .s = s, .me = i, .n = n, .body = body };
+        at[i].c = comm_shm_join(s, "dp", 10, i, n, rank);
+        at[i].ops->say(at[i].c, "TEST_OP");
     }
-    for (int i = 0; i < n; i++) ck_assert_int_eq(pthread_create(&t[i], NULL, member_main, &m[i]), 0);
-    for (int i = 0; i < n; i++) pthread_join(t[i], NULL);
+    if (forked) go_processes(at, n);
+    else go_threads(at, n);
+    memcpy(m, at, (size_t)n * sizeof *m);
     arena_free(&a);
 }
 
@@ -111,6 +139,15 @@ START_TEST(gather_works_in_place)
 }
 END_TEST
 
+/* The same from each member's stack: other processes do not see it. */
+static void reduce_own_body(struct member *m)
+{
+    float x[100];
+    for (int k = 0; k < 100; k++) x[k] = value(m->me, k);
+    m->e = m->ops->all_reduce(m->c, x, 100, 0, &m->d);
+    memcpy(m->out, x, sizeof x);
+}
+
 /* The sum in member order: what every call must give, bit for bit. */
 static float sum_of(int n, int k)
 {
@@ -174,6 +211,34 @@ START_TEST(all_reduce_is_the_same_bits_everywhere)
     all_ok(m, n);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < 1000; k++) ck_assert(m[i].out[k] == sum_of(n, k));
+}
+END_TEST
+
+START_TEST(all_reduce_of_own_memory)
+{
+    struct member m[MOST];
+    run_all(m, 5, 10, reduce_own_body);
+    all_ok(m, 5);
+    for (int i = 0; i < 5; i++)
+        for (int k = 0; k < 100; k++) ck_assert(m[i].out[k] == sum_of(5, k));
+}
+END_TEST
+
+static void too_much_body(struct member *m)
+{
+    static float x[2 * WORDS];
+    m->e = m->ops->all_reduce(m->c, x, 2 * WORDS, 0, &m->d);
+}
+
+START_TEST(more_of_own_memory_than_there_is_room_for)
+{
+    struct member m[MOST];
+    forked = 1;
+    run_all(m, 3, 10, too_much_body);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(m[i].e, ERR_COMM);
+        ck_assert_ptr_nonnull(strstr(m[i].d.text, "shows 32768 bytes of its own memory at TEST_OP, room was made for 16384"));
+    }
 }
 END_TEST
 
@@ -339,11 +404,11 @@ START_TEST(unequal_bytes_are_refused)
 }
 END_TEST
 
-int main(void)
+static TCase *all_tests(const char *members, void (*as)(void))
 {
-    Suite *s = suite_create("comm");
-    TCase *t = tcase_create("comm");
+    TCase *t = tcase_create(members);
     tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, as, NULL);
     tcase_add_loop_test(t, gather_lays_parts_in_member_order, 0, LEN(sizes));
     tcase_add_test(t, gather_works_in_place);
     tcase_add_loop_test(t, scatter_sums_my_part_in_member_order, 0, LEN(sizes));
@@ -356,7 +421,17 @@ int main(void)
     tcase_add_test(t, a_failed_member_frees_the_others);
     tcase_add_test(t, different_calls_are_refused);
     tcase_add_test(t, unequal_bytes_are_refused);
-    suite_add_tcase(s, t);
+    tcase_add_test(t, all_reduce_of_own_memory);
+    return t;
+}
+
+int main(void)
+{
+    Suite *s = suite_create("comm");
+    TCase *processes = all_tests("processes", as_processes);
+    tcase_add_test(processes, more_of_own_memory_than_there_is_room_for);
+    suite_add_tcase(s, all_tests("threads", as_threads));
+    suite_add_tcase(s, processes);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);
     const int failed = srunner_ntests_failed(r);

@@ -19,7 +19,7 @@
 static const char *const backends[] = { "cpu", "cuda", NULL }, *const kernel_kinds[] = { "fast", "reference", NULL };
 static const char *const comms[] = { "shm", NULL };
 static const struct word as_before[] = { { "auto", -1 }, { NULL, 0 } };
-static const char *const rank_kinds[] = { "thread", NULL };
+static const char *const rank_kinds[] = { "thread", "process", NULL };
 
 struct run_flags {
     int32_t ranks, steps, traced, backend, kernels, comm, ranks_as, eval_every, eval_steps, save_every, keep;
@@ -84,7 +84,7 @@ static const struct opt flags[] = {
     { .key = "comm", ARGS_NAME(struct run_flags, comm, comms, "shm"), .help = "who communicates" },
     { .key = "ranks-as",
       ARGS_NAME(struct run_flags, ranks_as, rank_kinds, "thread"),
-      .help = "what a rank is" },
+      .help = "what a rank is: a thread of this process, or a process of its own" },
 };
 
 struct step_row {
@@ -129,6 +129,7 @@ struct run {
     struct checkpoint_file from; struct train_ask ask; struct train_result r;
     struct run_log log;
     struct routes routes;
+    struct arena shared;                /* of what processes of ranks write */
 };
 
 /* ---- data ---- */
@@ -228,7 +229,8 @@ static enum err prepare(struct run *r, struct arena *a, struct args *args, struc
     r->u = arena_alloc(a, (size_t)r->pr.n_stage * sizeof *r->u);
     TRY(unroll_all(r->u, a, &r->pr, d));
     for (int s = 0; s < r->pr.n_stage; s++) unroll_plan(&r->u[s], a, &r->pr);
-    if (*f->record) TRY(record_open(&r->routes, a, &r->job, f->steps - (int)r->from.head.step, f->record, d));
+    r->shared.shared = f->ranks_as;
+    if (*f->record) TRY(record_open(&r->routes, &r->shared, &r->job, f->steps - (int)r->from.head.step, f->record, d));
     TRY(unroll_check(r->u, &r->pr, 1, d));
     return run_log_open(&r->log, a, f->out, &r->job, r->from.head.step, f->steps, d);
 }
@@ -294,6 +296,7 @@ static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
                                  .eval_split = f->eval_split,
                                  .steps = f->steps,
                                  .traced = f->traced,
+                                 .processes = f->ranks_as,
                                  .timeout_s = f->timeout_s,
                                  .on = r->on,
                                  .kernels = f->kernels ? &kernels_ref : NULL,
@@ -354,7 +357,9 @@ static enum err answer(struct arena *a, struct args *args, struct run_flags *f, 
     if (run_log_close(&r->log, &closed) != OK && e == OK) *d = closed, e = ERR_IO;
     checkpoint_close(&r->from);
     data_close(&r->data);
-    return e == OK || (e == ERR_NO && r->r.n_step > 0) ? show(a, args, f, r, e, d) : e;
+    if (e == OK || (e == ERR_NO && r->r.n_step > 0)) e = show(a, args, f, r, e, d);
+    arena_free(&r->shared);
+    return e;
 }
 
 enum err verb_run(int argc, char **argv, struct diag *d)

@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { ARENA_ALIGN_B = 16, ARENA_FIRST_B = 1 << 14, ARENA_LARGEST_B = 1 << 24 };
 
 struct arena_block {
     struct arena_block *before;
     size_t used_B, size_B;          /* of `data` */
+    size_t mapped_B;                /* of the whole block; 0: of the heap */
     _Alignas(ARENA_ALIGN_B) unsigned char data[];
 };
 
@@ -21,6 +23,15 @@ static _Noreturn void arena_exhausted(size_t size_B)
     abort();
 }
 
+/* Pages that nobody touches cost nothing: a shared block may be larger than what will ever be used of it. */
+static struct arena_block *arena_block_map(size_t size_B)
+{
+    struct arena_block *b = mmap(NULL, size_B, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (b == MAP_FAILED) return NULL;
+    b->mapped_B = size_B;
+    return b;
+}
+
 /* Blocks double up to a limit, so a large program costs few of them and a small one little memory. */
 static struct arena_block *arena_block_add(struct arena *a, size_t size_B)
 {
@@ -28,7 +39,7 @@ static struct arena_block *arena_block_add(struct arena *a, size_t size_B)
     if (data_B > ARENA_LARGEST_B) data_B = ARENA_LARGEST_B;
     if (data_B < size_B) data_B = size_B;
     if (data_B > SIZE_MAX - sizeof(struct arena_block)) arena_exhausted(size_B);
-    struct arena_block *b = calloc(1, sizeof(*b) + data_B);
+    struct arena_block *b = a->shared ? arena_block_map(sizeof(*b) + data_B) : calloc(1, sizeof(*b) + data_B);
     if (b == NULL) arena_exhausted(size_B);
     b->size_B = data_B;
     b->before = a->last;
@@ -76,12 +87,20 @@ char *arena_printf(struct arena *a, const char *format, ...)
     return text;
 }
 
+int arena_holds(const struct arena *a, const void *p)
+{
+    for (const struct arena_block *b = a->last; b != NULL; b = b->before)
+        if ((uintptr_t)p >= (uintptr_t)b->data && (uintptr_t)p < (uintptr_t)b->data + b->used_B) return 1;
+    return 0;
+}
+
 void arena_free(struct arena *a)
 {
     while (a->last != NULL) {
         struct arena_block *b = a->last;
         a->last = b->before;
-        free(b);
+        if (b->mapped_B) munmap(b, b->mapped_B);
+        else free(b);
     }
 }
 
