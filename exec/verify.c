@@ -99,7 +99,9 @@ static enum err verify_twice(const struct call *c, const struct verify *v)
 {
     struct call a = *c, b = *c;
     float gap = INFINITY;
-    char *copy = malloc((size_t)verify_copy(&b, NULL) + 1);
+    const struct backend *on = v->b.on;
+    const int64_t copy_B = verify_copy(&b, NULL) + 1;
+    char *copy = on ? on->arena_new(copy_B) : malloc((size_t)copy_B);
     if (!copy) return fail(c->d, ERR_LIMIT, "%s: no memory for a second set of outputs", op_name(c->op->kind));
     verify_copy(&b, copy);
     a.kernels = v->a.kernels;
@@ -108,7 +110,8 @@ static enum err verify_twice(const struct call *c, const struct verify *v)
     enum err e = v->b.launch[c->op->kind](&b);
     if (e == OK) e = v->a.launch[c->op->kind](&a);
     if (e == OK) verify_outputs(&a, &b);
-    free(copy);
+    if (on) on->arena_free(copy);
+    else free(copy);
     return e;
 }
 
@@ -132,6 +135,7 @@ enum err verify_run(struct verify *v, struct arena *arena, const struct program 
     both.backend = table;
     both.backend_user = v;
     both.kernels = v->a.kernels;
+    both.on = v->b.on;
     memset(v->kind, 0, sizeof v->kind);
     pthread_mutex_init(&v->lock, NULL);
     const enum err e = exec_run(&r, arena, pr, u, j, &both, d);

@@ -15,7 +15,8 @@ struct verify_kind {
     int64_t element;
     int32_t dtype;              /* of that output                                                 */
 };
-struct verify_side { launch *const *launch; const struct kernels *kernels; };
+/* on: whose memory the side reaches beside the host's; NULL: the host's alone. */
+struct verify_side { launch *const *launch; const struct kernels *kernels; const struct backend *on; };
 struct verify {
     struct verify_side a, b;
     struct verify_kind kind[OP_KIND_COUNT];
@@ -25,7 +26,8 @@ struct verify {
 /* What two sums of the same terms in another order may differ by, relative to the output's largest: 2e-5 in fp32
  * (long sums of mixed signs), one and a half units in the last place of bf16. */
 double verify_limit(enum dtype t);
-/* exec_run with `ask`, whose backend, kernels and backend_user are replaced. `v` has its two sides. */
+/* exec_run with `ask`, whose backend, kernels, memory and backend_user are replaced. `v` has its two sides; the first is the
+ * CPU's. */
 enum err verify_run(struct verify *v, struct arena *arena, const struct program *pr, const struct unroll *u,
                     const struct job *j, const struct exec_ask *ask, struct diag *d);
 

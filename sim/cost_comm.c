@@ -1,6 +1,7 @@
 /* Collectives and p2p: the bytes that leave one rank over the bandwidth of the links they take, and a
  * latency. Waiting for peers is not a price. Ring and all-to-all differ in what crosses between NVLink
- * domains. */
+ * domains. Links are an op's own: nic.bandwidth is each GPU's part of its host's NICs, so groups of one kind, which
+ * all run at once, have theirs; what ops of different kinds take from each other is --contention's (sim_heap.h). */
 #include "sim/cost.h"
 #include <math.h>
 

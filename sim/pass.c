@@ -64,6 +64,43 @@ void pass_apply(double out[PASS_DIM], const struct pass_price *p, const double i
     memcpy(out, t, sizeof t);
 }
 
+static int row_changes(const struct pass_price *p, int i)
+{
+    for (int k = 0; k < PASS_DIM; k++)
+        if (p->m[i][k] != (i == k ? 0 : -INFINITY)) return 1;
+    return 0;
+}
+
+static int column_counts(const struct pass_price *p, const struct pass_brief *b, int k)
+{
+    for (int i = 0; i < b->n_row; i++)
+        if (p->m[b->row[i]][k] != -INFINITY) return 1;
+    return 0;
+}
+
+void pass_brief_of(struct pass_brief *b, const struct pass_price *p)
+{
+    b->n_row = b->n_col = 0;
+    for (int i = 0; i < PASS_DIM; i++)
+        if (row_changes(p, i)) b->row[b->n_row++] = (int8_t)i;
+    for (int k = 0; k < PASS_DIM; k++)
+        if (column_counts(p, b, k)) b->col[b->n_col++] = (int8_t)k;
+    for (int i = 0; i < b->n_row; i++)
+        for (int k = 0; k < b->n_col; k++) b->m[i * b->n_col + k] = p->m[b->row[i]][b->col[k]];
+}
+
+void pass_brief_apply(double state[PASS_DIM], const struct pass_brief *b)
+{
+    const double *m = b->m;
+    double in[PASS_DIM];
+    for (int k = 0; k < b->n_col; k++) in[k] = state[b->col[k]];
+    for (int i = 0; i < b->n_row; i++, m += b->n_col) {
+        double most = -INFINITY;
+        for (int k = 0; k < b->n_col; k++) most = most > m[k] + in[k] ? most : m[k] + in[k];
+        state[b->row[i]] = most;
+    }
+}
+
 /* ---- the walk ---- */
 
 struct when { double t[PASS_DIM]; };    /* a time: longest path from every entry of the state */

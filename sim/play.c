@@ -279,7 +279,7 @@ static void body_by_product(struct play *p, int stage)
     for (int i = 0; i < STREAM_COUNT; i++) s->state[i] = later(s->state[i], open_s);
     for (int h = 0; h < 2; h++)
         s->state[PASS_DATA + h] = price->wire[h].recv ? channel_in(p, stage, h)->done_s[s->body.recv[h]] : 0;
-    pass_apply(s->state, price, s->state);
+    pass_brief_apply(s->state, &p->brief[p->c->pr->step[stage][s->body.step].pass]);
     for (int h = 0; h < 2; h++) {
         struct play_channel *x = channel_out(p, stage, h);
         if (price->wire[h].send) channel_send(x, later(open_s, s->state[PASS_DATA + h]), price->wire[h].send_s);
@@ -363,6 +363,8 @@ int play_run(struct play *p, struct arena *a, const struct cost *c, const double
     *p = (struct play){ .c = c, .op_s = op_s, .price = price };
     play_room(p, a);
     play_meetings(p, a);
+    p->brief = arena_alloc(a, (size_t)c->pr->n_pass * sizeof *p->brief);
+    for (int i = 0; i < c->pr->n_pass; i++) pass_brief_of(&p->brief[i], &price[i]);
     for (int moved = 1; moved;) {
         moved = 0;
         for (int s = 0; s < c->pr->n_stage; s++) moved |= advance(p, s);

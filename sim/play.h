@@ -33,6 +33,7 @@ struct play {
     struct play_channel *channel[2];        /* by sending stage: forward, backward                               */
     struct play_meeting meeting[2];         /* WORLD, EMBED                                                      */
     struct play_slot *slot;                 /* by flow key                                                       */
+    struct pass_brief *brief;               /* per pass                                                          */
     uint8_t *has_meeting;                   /* per pass                                                          */
 };
 

@@ -323,5 +323,11 @@ for args in "predict tiny-moe-1 --trace" "draw groups tiny-moe-1 -o" "draw pipel
     rm pipe.svg
 done
 
+# Without a GPU the script that checks one says so.
+if ! nvidia-smi -L >/dev/null 2>&1; then
+    bash "$(dirname "$0")/../tools/gpu_check" >said 2>&1
+    [ $? = 2 ] && [ "$(wc -l <said)" = 1 ] && grep -q "no GPU here" said || bad "gpu_check without a GPU: $(cat said)"
+fi
+
 [ $failed = 0 ] && echo "all as the contract says"
 exit $failed

@@ -1,10 +1,10 @@
-/* The CUDA backend, emulated, in the executor: every op of several models is compared with the CPU's on the same inputs, on one
+/* The CUDA backend (of the emulation, or of a GPU: tests/device.h) in the executor: every op of several models is compared with the CPU's on the same inputs, on one
  * rank and on folded ones; whole runs then give the CPU's losses. */
 #include "exec/verify.h"
+#include "tests/device.h"
 #include "tests/parity.h"
-#include "tests/simt/simt.h"
 
-extern const struct backend backend_module;     /* exec/backend_cuda.c, compiled against tests/simt/cuda_runtime.h */
+extern const struct backend backend_module;     /* exec/backend_cuda.c */
 static struct verify v;
 
 static const struct fold folds[] = {
@@ -26,11 +26,12 @@ START_TEST(every_op_agrees_with_the_cpu)
 {
     struct parity p;
     const struct fold *f = &folds[_i];
-    simt_order((unsigned)_i % SIMT_ORDERS);
+    ck_assert_msg(backend_module.open(&p.d) == OK, "%s", p.d.text);
+    device_order(_i % device_orders());
     open_fold(&p, f, 1);
-    v.a = (struct verify_side){ backend_cpu_table(&p.j.plan), &kernels_ref };
-    v.b = (struct verify_side){ backend_module.launch, &kernels_ref };
-    ck_assert_msg(verify_run(&v, &p.a, &p.pr, p.u, &p.j, &p.ask, &p.d) == OK, "%s: %s %s", f->name, p.d.text, simt_fault());
+    v.a = (struct verify_side){ backend_cpu_table(&p.j.plan), &kernels_ref, NULL };
+    v.b = (struct verify_side){ backend_module.launch, &kernels_ref, &backend_module };
+    ck_assert_msg(verify_run(&v, &p.a, &p.pr, p.u, &p.j, &p.ask, &p.d) == OK, "%s: %s %s", f->name, p.d.text, device_fault());
     for (int i = 0; i < OP_KIND_COUNT; i++) {
         const double limit = verify_limit((enum dtype)v.kind[i].dtype);
         ck_assert_msg(v.kind[i].off <= limit, "%s: %s is off by %g: %g, %g", f->name, op_name((enum op_kind)i), v.kind[i].off,

@@ -71,6 +71,8 @@ START_TEST(there_and_back)
         "model llama3-70b system b200 gpus 8 tp 8 seq 4096 gbs 64 offload layers:20",
         "model llama3-70b system h100-sxm gpus 64 fsdp 1 mbs 1 gbs 64 seq 8192 lr-decay wsd lr-steps 500 "
         "lr-cooldown 0.1",
+        "model llama3-8b system h100-sxm gpus 8 cp 2 cp-comm p2p gbs 64 seq 8192 packed positions+attention+loss",
+        "model llama3-8b system h100-sxm gpus 8 cp 2 gbs 64 seq 8192 packed attention",
     };
     for (int i = 0; i < LEN(plans); i++) check_identity(plans[i]);
 }
@@ -195,6 +197,8 @@ START_TEST(scripts_of_others)
     check_import("MODEL=(\n  " LLAMA "\n)\nX=(\n --fp8-format=hybrid --fp8-recipe=delayed --bf16\n)\n",
                  "precision", "fp8-ds");
     check_import(LLAMA, "model", "llama3-70b");
+    check_import(LLAMA "--context-parallel-size 2", "cp-comm", "p2p");
+    check_import(LLAMA "--context-parallel-size 2 --cp-comm-type a2a", "cp-comm", "a2a");
     check_import("torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py \\\n " LLAMA "--bf16", "gpus", "32");
     check_import(MIXTRAL "--tensor-model-parallel-size 2", "etp",
                  "2"); /* its default is the other fold's tp */

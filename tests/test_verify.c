@@ -11,8 +11,8 @@ static void verify(struct parity *p, const struct fold *f, const struct kernels 
     p->ask.steps = 2;
     p->ask.before = NULL;
     p->ask.after_step = NULL;
-    v.a = (struct verify_side){backend_cpu_launch, &kernels_ref};
-    v.b = (struct verify_side){backend_cpu_launch, fast};
+    v.a = (struct verify_side){backend_cpu_launch, &kernels_ref, NULL};
+    v.b = (struct verify_side){backend_cpu_launch, fast, NULL};
     ck_assert_msg(verify_run(&v, &p->a, &p->pr, p->u, &p->j, &p->ask, &p->d) == OK, "%s: %s", f->name, p->d.text);
 }
 

@@ -348,6 +348,14 @@ static enum err read_vocab(struct reader *r, const struct model *m)
     return OK;
 }
 
+static enum err read_cp(struct reader *r)
+{
+    int cp;
+    TRY(int_of(&cp, r, "--context-parallel-size", 1));
+    if (cp > 1 && !megatron_find(r->args, "--cp-comm-type")) put(r, "cp-comm", "p2p"); /* its default */
+    return OK;
+}
+
 static enum err read_moe(struct reader *r, const struct model *m)
 {
     const char *factor;
@@ -403,6 +411,7 @@ enum err megatron_import(const char *(**flag)[2], int *n_flag, struct arena *a,
     TRY(read_decay(&r));
     TRY(read_high(&r));
     TRY(read_vocab(&r, &m));
+    TRY(read_cp(&r));
     TRY(read_moe(&r, &m));
     *flag = r.flag;
     *n_flag = r.n;

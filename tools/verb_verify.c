@@ -1,14 +1,18 @@
 /* moefold verify: one program, op by op, on two backends. Every op of arithmetic is launched on the same inputs by
  * both, and what they write is compared. */
+#include "exec/backend_load.h"
 #include "exec/verify.h"
 #include "tools/answer.h"
 #include "tools/args.h"
 #include "tools/verb.h"
 #include <string.h>
 
-struct verify_flags { int32_t steps; };
+static const char *const verify_backends[] = { "cpu", "cuda", NULL };
+struct verify_flags { int32_t steps, backend; };
 static const struct opt verify_flag[] = {
     { .key = "steps", ARGS_INT(struct verify_flags, steps, 1, 1000, "2"), .help = "optimizer steps" },
+    { .key = "backend", ARGS_NAME(struct verify_flags, backend, verify_backends, "cpu"),
+      .help = "whose kernels are held to the references" },
 };
 
 struct verify_row { const char *kind, *where; int64_t launches; double off, limit, a, b; int32_t equal; };
@@ -18,7 +22,7 @@ static const struct report_col verify_cols[] = {
     { "off", "largest difference", REPORT_NUMBER, offsetof(struct verify_row, off) },
     { "limit", "limit", REPORT_NUMBER, offsetof(struct verify_row, limit) },
     { "reference", "reference", REPORT_NUMBER, offsetof(struct verify_row, a) },
-    { "fast", "fast", REPORT_NUMBER, offsetof(struct verify_row, b) },
+    { "fast", "other", REPORT_NUMBER, offsetof(struct verify_row, b) },
     { "equal", NULL, REPORT_BOOL, offsetof(struct verify_row, equal) },
     { "where", "where", REPORT_TEXT, offsetof(struct verify_row, where) },
 };
@@ -76,19 +80,22 @@ static enum err verify_answer(struct arena *a, const struct args *args, const st
             ask.text_n = (int64_t)strlen(cfg_embedded[i].text);
         }
     TRY(verify_prepare(x, a, args, d));
-    x->v.a = (struct verify_side){ backend_cpu_table(&x->job.plan), &kernels_ref };
-    x->v.b = (struct verify_side){ backend_cpu_table(&x->job.plan), kernels_fast(0) };
+    x->v.a = (struct verify_side){ backend_cpu_table(&x->job.plan), &kernels_ref, NULL };
+    x->v.b = (struct verify_side){ backend_cpu_table(&x->job.plan), kernels_fast(0), NULL };
+    if (f->backend) TRY(backend_load(&x->v.b.on, verify_backends[f->backend], d));
+    if (f->backend) x->v.b.launch = x->v.b.on->launch;
+    const char *name = f->backend ? x->v.b.on->name : x->v.b.kernels->name;
     TRY(verify_run(&x->v, a, &x->pr, x->u, &x->job, &ask, d));
     verify_rows(x, a);
     const struct report_list list = { verify_cols, LEN(verify_cols), x->row, sizeof x->row[0], x->n };
     const struct verify_row *worst = &x->row[0];
     if (args->json)
         report_document(json_pack("{s:o,s:s,s:s,s:b,s:o}", "plan", answer_plan(a, &x->job.plan), "backend",
-                                  x->v.b.kernels->name, "worst", worst->kind, "equal", worst->equal, "ops",
+                                  name, "worst", worst->kind, "equal", worst->equal, "ops",
                                   report_rows(&list)));
     else {
-        report_heading("%s on %d ranks: references against the fast kernels (%s)", x->job.model.name,
-                       x->job.plan.gpus, x->v.b.kernels->name);
+        report_heading("%s on %d ranks: references against the kernels of %s", x->job.model.name, x->job.plan.gpus,
+                       name);
         printf("  %s\n", answer_plan_line(a, &x->job.plan));
         report_table("Ops, the worst first", &list, -1);
     }
@@ -101,7 +108,7 @@ enum err verb_verify(int argc, char **argv, struct diag *d)
 {
     static const struct args_spec spec = {
         .verb = "verify", .words = "[PLAN]", .flag = verify_flag, .n_flag = LEN(verify_flag), .takes_plan = 1,
-        .max_words = 1, .what = "one program on references and on fast kernels, compared op by op",
+        .max_words = 1, .what = "one program on references and on fast kernels or a GPU, compared op by op",
     };
     struct verify_flags f;
     struct arena a = { 0 };
