@@ -8,11 +8,14 @@ struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order, weave, m
 
 /* Open addressing; values are found by index, and stay where they are. */
 struct memo { struct key *key; void **value; int32_t n, room; };
+/* What was asked for last: neighbouring plans see the same sizes. */
+struct last { struct key key; void *value; };
 
 struct search_blocks {
     const struct search_space *space;
     struct arena *arena;
     struct memo memo[MEMO_COUNT];
+    struct last price[BLOCK_COUNT];
     struct job job;
     struct arena scratch;               /* of one block, cleared once it is priced */
 };
@@ -150,7 +153,9 @@ static const struct search_block *block_price(struct search_blocks *b, const str
     key.cp = b->space->grid[p->grid].cp;
     key.mbs = p->mbs;
     key.weave = sees_experts(b->space, k) && (k == BLOCK_MOE || mtp) && p->weave;      /* which stream exchanges are on */
+    if (b->price[k].value && key_same(&b->price[k].key, &key)) return b->price[k].value;
     void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
+    b->price[k] = (struct last){ key, *at };
     if (*at) return *at;
     struct search_block *v = *at = arena_alloc(b->arena, sizeof *v);
     struct built t;

@@ -2,6 +2,7 @@
  * microsecond. */
 #include "sim/search_bound.h"
 #include <math.h>
+#include <string.h>
 
 /* ---- sums over blocks ---- */
 
@@ -12,20 +13,45 @@ static void add(struct streams *to, const double x_s[PASS_DATA], double times)
     for (int k = 0; k < PASS_DATA; k++) to->s[k] += times * x_s[k];
 }
 
-/* Of a chunk's slots, `alone_f` and `alone_b` are forward and backward passes of their own, the rest merged
- * ones. */
-static void add_chunk(struct streams *to, const struct search_view *v, int chunk, double alone_f,
-                      double alone_b)
+/* How often a stage runs each kind of block: in passes of their own, and in merged ones. */
+struct runs { double alone_f[BLOCK_COUNT], alone_b[BLOCK_COUNT], all[BLOCK_COUNT]; };
+
+/* Slots of the stage's chunks that are passes of their own: all, or those of warm-up and flush. */
+static void alone_slots(double alone_f[], double alone_b[], const struct search_view *v, int stage)
+{
+    const int slots = v->n_micro * v->vpp, warmup = search_view_warmup(v, stage);
+    for (int c = 0; c < v->vpp; c++) alone_f[c] = alone_b[c] = v->weave ? 0 : v->n_micro;
+    for (int k = 0; k < warmup && v->weave; k++) {
+        alone_f[search_view_slot(v, k)]++;
+        alone_b[v->vpp - 1 - search_view_slot(v, slots - 1 - k)]++;
+    }
+}
+
+static struct runs stage_runs(const struct search_view *v, int stage)
+{
+    struct runs r = { { 0 }, { 0 }, { 0 } };
+    double alone_f[LAYOUT_CHUNKS], alone_b[LAYOUT_CHUNKS];
+    alone_slots(alone_f, alone_b, v, stage);
+    for (int c = 0; c < v->vpp; c++)
+        for (int k = 0; k < BLOCK_COUNT; k++) {
+            const double n = v->shape[c * v->pp + stage].n[k];
+            r.alone_f[k] += n * alone_f[c];
+            r.alone_b[k] += n * alone_b[c];
+            r.all[k] += n * v->n_micro;
+        }
+    return r;
+}
+
+static void add_runs(struct streams *to, const struct search_view *v, const struct runs *r)
 {
     for (int k = 0; k < BLOCK_COUNT; k++) {
-        const double n = v->shape[chunk].n[k];
         const struct search_block *b = v->block[k];
-        if (!n) continue;
-        add(to, b->fwd.diag_s, n * alone_f);
-        add(to, b->bwd.diag_s, n * alone_b);
-        add(to, b->weight.diag_s, n * v->n_micro);
-        if (alone_f < v->n_micro) add(to, b->fwd.busy_s, n * (v->n_micro - alone_f));
-        if (alone_b < v->n_micro) add(to, b->bwd.busy_s, n * (v->n_micro - alone_b));
+        if (!r->all[k]) continue;
+        add(to, b->fwd.diag_s, r->alone_f[k]);
+        add(to, b->bwd.diag_s, r->alone_b[k]);
+        if (v->split) add(to, b->weight.diag_s, r->all[k]);
+        if (r->alone_f[k] < r->all[k]) add(to, b->fwd.busy_s, r->all[k] - r->alone_f[k]);
+        if (r->alone_b[k] < r->all[k]) add(to, b->bwd.busy_s, r->all[k] - r->alone_b[k]);
     }
 }
 
@@ -78,29 +104,29 @@ static void add_meets(struct streams *to, const struct search_view *v, int stage
     }
 }
 
-static struct streams stage_slots(const struct search_view *v, int stage)
+/* `before` (NULL: none) has what the stage before had: most stages of a plan hold the same blocks. */
+struct stage_sum { struct runs runs; struct streams streams; };
+
+static struct stage_sum stage_slots(const struct search_view *v, int stage, const struct stage_sum *before)
 {
-    struct streams sum = { { 0 } };
-    const int slots = v->n_micro * v->vpp, warmup = search_view_warmup(v, stage);
-    for (int c = 0; c < v->vpp; c++) {
-        double alone_f = v->n_micro, alone_b = v->n_micro;
-        if (v->weave) alone_f = alone_b = 0;
-        for (int k = 0; k < warmup && v->weave; k++) {
-            alone_f += search_view_slot(v, k) == c;
-            alone_b += v->vpp - 1 - search_view_slot(v, slots - 1 - k) == c;
-        }
-        add_chunk(&sum, v, c * v->pp + stage, alone_f, alone_b);
-    }
-    if (v->weave) add_meets(&sum, v, stage);
+    struct stage_sum sum = { .runs = stage_runs(v, stage) };
+    if (before && !v->weave && !memcmp(&before->runs, &sum.runs, sizeof sum.runs)) return *before;
+    add_runs(&sum.streams, v, &sum.runs);
+    if (v->weave) add_meets(&sum.streams, v, stage);
     return sum;
 }
 
 /* ---- the way through chunks ---- */
 
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 static double most_of(const double x_s[PASS_DATA])
 {
     double most = 0;
-    for (int k = 0; k < PASS_DATA; k++) most = fmax(most, x_s[k]);
+    for (int k = 0; k < PASS_DATA; k++) most = later(most, x_s[k]);
     return most;
 }
 
@@ -147,20 +173,22 @@ struct paths { double compute_s[LAYOUT_CHUNKS], first_s, any_s; };
 static void paths_of(struct paths *to, const struct search_view *v)
 {
     double arrive_s = 0, back_s = 0;
+    struct stage_sum sum;
     to->first_s = to->any_s = 0;
     for (int s = 0; s < v->pp; s++) {
-        const struct streams slots = stage_slots(v, s);
+        sum = stage_slots(v, s, s ? &sum : NULL);
+        const struct streams slots = sum.streams;
         for (int k = 0; k < PASS_DATA; k++) {
-            const double start_s = s ? fmax(0, arrive_s + enter_s(v, s, k)) : 0, end_s = start_s + slots.s[k];
+            const double start_s = s ? later(0, arrive_s + enter_s(v, s, k)) : 0, end_s = start_s + slots.s[k];
             const double first_s = s ? end_s + leave_s(v, s, k) + back_s : k == STREAM_COMPUTE ? end_s : 0;
             if (k == STREAM_COMPUTE) to->compute_s[s] = end_s;
-            to->first_s = fmax(to->first_s, first_s);
-            to->any_s = fmax(to->any_s, end_s);
+            to->first_s = later(to->first_s, first_s);
+            to->any_s = later(to->any_s, end_s);
         }
         arrive_s += forward_s(v, s);
         back_s += backward_s(v, s);
     }
-    to->any_s = fmax(to->any_s, to->first_s);
+    to->any_s = later(to->any_s, to->first_s);
 }
 
 /* Some stage is no shorter than the average. An MTP depth is no less than its layers, which are like the last, and a
