@@ -14,7 +14,8 @@
 
 static const double WITHIN = 1.02;          /* of the best: all of these are reported      */
 static const double NEAR = 1.25;            /* how far the first `top` may be from the best */
-/* Plans simulated before the next are chosen: many threads have work, and the choice is the same for any number of them. */
+/* Plans simulated before the next are chosen: many threads have work, and the choice is the same for any number of
+ * them. */
 enum { BATCH = 16 };
 
 /* A node is a grid and micro-batch (its first plan stands for all), or one plan. */
@@ -228,7 +229,9 @@ static void hunt(struct hunt *h)
         case LEVEL_MANY: open_many(h, &n); break;
         case LEVEL_SLOTS: refine(h, n); break;
         case LEVEL_STEP: check_memory(h, n); break;
-        case LEVEL_FITS: h->batch[h->n_batch++] = (struct search_try){ .point = n.point, .recompute = n.recompute }; break;
+        case LEVEL_FITS:
+            h->batch[h->n_batch++] = (struct search_try){ .point = n.point, .recompute = n.recompute };
+            break;
         }
     }
 }

@@ -3,8 +3,7 @@
 #define SIM_SEARCH_H
 #include "sim/predict.h"
 
-/* Plans simulated at most; then `proven` may be 0, with its gap. Seven times what any model of configs/ needs on 64 to
- * 16,384 GPUs. */
+/* Plans simulated at most; then `proven` may be 0, with its gap. Five times what any case of tools/bench_search needs. */
 enum { SEARCH_SIMULATE = 50000 };
 
 struct search_hit { struct plan plan; double step_s, tflops, tokens_per_s_gpu, peak_B; };

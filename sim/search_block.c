@@ -152,7 +152,7 @@ static const struct search_block *block_price(struct search_blocks *b, const str
     key.recompute = recompute;
     key.cp = b->space->grid[p->grid].cp;
     key.mbs = p->mbs;
-    key.weave = sees_experts(b->space, k) && (k == BLOCK_MOE || mtp) && p->weave;      /* which stream exchanges are on */
+    key.weave = sees_experts(b->space, k) && (k == BLOCK_MOE || mtp) && p->weave;   /* which stream exchanges are on */
     if (b->price[k].value && key_same(&b->price[k].key, &key)) return b->price[k].value;
     void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
     b->price[k] = (struct last){ key, *at };

@@ -196,7 +196,8 @@ static void paths_of(struct paths *to, const struct search_view *v)
 double search_bound_floor_s(struct search_views *all, const struct search_point *p, int recompute)
 {
     const struct model *m = &all->space->job->model;
-    const int dense = m->experts ? m->dense_layers : m->layers, mtp = all->space->mtp, more = mtp * model_mtp_layers(m);
+    const int dense = m->experts ? m->dense_layers : m->layers;
+    const int mtp = all->space->mtp, more = mtp * model_mtp_layers(m);
     const double n[BLOCK_COUNT] = { 1, dense + (m->experts ? 0 : more), m->layers - dense + (m->experts ? more : 0),
                                     1 + mtp };
     struct search_view v = search_view_of(all, p);

@@ -131,6 +131,7 @@ double search_live_B(struct search_views *all, const struct search_point *p, int
 {
     const struct search_view v = search_view_priced(all, p, recompute);
     double most = 0;
-    for (int s = 0; s < v.pp; s++) most = fmax(most, stage_states_B(&v, s) + stage_cache_B(&v, s) + stage_peak_B(&v, s));
+    for (int s = 0; s < v.pp; s++)
+        most = fmax(most, stage_states_B(&v, s) + stage_cache_B(&v, s) + stage_peak_B(&v, s));
     return most;
 }

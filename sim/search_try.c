@@ -64,7 +64,8 @@ void search_try_all(struct search_tries *t, struct search_try *plan, int n)
     struct tries_work w = { t, plan, n, 0, 0 };
     pthread_t thread[SEARCH_THREADS];
     int started = 0;
-    while (started + 1 < t->threads && started + 1 < n && !pthread_create(&thread[started], NULL, work_on, &w)) started++;
+    while (started + 1 < t->threads && started + 1 < n && !pthread_create(&thread[started], NULL, work_on, &w))
+        started++;
     work_on(&w);
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }

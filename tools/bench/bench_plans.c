@@ -35,10 +35,11 @@ static double median(double *x, int n)
 
 struct space { struct job *job; struct search_space s; struct search_views views; };
 
-static void space_open(struct space *to, struct arena *a, const char *model, const char *system, const char *gpus, const char *gbs,
-                       const char *seq)
+static void space_open(struct space *to, struct arena *a, const char *model, const char *system, const char *gpus,
+                       const char *gbs, const char *seq)
 {
-    const char *flag[][2] = { { "model", model }, { "system", system }, { "gpus", gpus }, { "gbs", gbs }, { "seq", seq } };
+    const char *flag[][2] = {
+        { "model", model }, { "system", system }, { "gpus", gpus }, { "gbs", gbs }, { "seq", seq } };
     struct diag d;
     char fixed[64] = { 0 };
     to->job = arena_alloc(a, sizeof *to->job);
@@ -83,7 +84,8 @@ static void bench_prices(void)
         if (i >= 0) took_s[i] = now_s() - from_s;
     }
     const double s = median(took_s, TIMES);
-    printf("plans priced, blocks at hand      %9lld plans  %8.3f ms  %6.2f M plans/s\n", (long long)n, 1e3 * s, 1e-6 * (double)n / s);
+    printf("plans priced, blocks at hand      %9lld plans  %8.3f ms  %6.2f M plans/s\n", (long long)n, 1e3 * s,
+           1e-6 * (double)n / s);
     search_block_close(sp.views.blocks);
     arena_free(&a);
 }
@@ -102,8 +104,8 @@ static struct job *read_plan(struct arena *a, int n, const char *const (*flag)[2
 static void bench_step(void)
 {
     static const char *const flag[][2] = {
-        { "model", "qwen3-235b-a22b" }, { "system", "h100-sxm" }, { "gpus", "1024" }, { "gbs", "2048" }, { "seq", "4096" }, { "pp", "16" },
-        { "vpp", "4" }, { "tp", "4" }, { "ep", "16" }, { "mbs", "1" },
+        { "model", "qwen3-235b-a22b" }, { "system", "h100-sxm" }, { "gpus", "1024" }, { "gbs", "2048" }, { "seq", "4096" },
+        { "pp", "16" }, { "vpp", "4" }, { "tp", "4" }, { "ep", "16" }, { "mbs", "1" },
     };
     struct arena a = { 0 };
     const struct job *j = read_plan(&a, LEN(flag), flag);
@@ -143,8 +145,8 @@ static void bench_step(void)
 static void bench_predict(void)
 {
     static const char *const flag[][2] = {
-        { "model", "deepseek-v3" }, { "system", "h100-sxm" }, { "gpus", "98304" }, { "gbs", "12288" }, { "seq", "4096" }, { "pp", "16" },
-        { "vpp", "2" }, { "tp", "8" }, { "ep", "64" }, { "mbs", "1" },
+        { "model", "deepseek-v3" }, { "system", "h100-sxm" }, { "gpus", "98304" }, { "gbs", "12288" }, { "seq", "4096" },
+        { "pp", "16" }, { "vpp", "2" }, { "tp", "8" }, { "ep", "64" }, { "mbs", "1" },
     };
     double took_s[TIMES];
     for (int i = 0; i < TIMES; i++) {
@@ -197,7 +199,8 @@ static int bench_bounds(int64_t plans)
                 if (!points) continue;
                 const struct search_point *p = &point[next(&state) % (uint64_t)points];
                 const uint64_t sets = (uint64_t)sp.s.n_recompute[p->weave];
-                plan[i++] = (struct search_try){ .point = *p, .recompute = (uint8_t)sp.s.recompute[p->weave][next(&state) % sets] };
+                const int32_t set = sp.s.recompute[p->weave][next(&state) % sets];
+                plan[i++] = (struct search_try){ .point = *p, .recompute = (uint8_t)set };
             }
             search_try_all(&tries, plan, n);
             for (int i = 0; i < n; i++) {
@@ -213,8 +216,8 @@ static int bench_bounds(int64_t plans)
         search_block_close(sp.views.blocks);
         arena_free(&a);
     }
-    printf("bounds of %lld random plans: %lld exceed the simulation; of a step %.3f on average, %.3f at least\n", (long long)done,
-           (long long)over, sum / (double)done, least);
+    printf("bounds of %lld random plans: %lld exceed the simulation; of a step %.3f on average, %.3f at least\n",
+           (long long)done, (long long)over, sum / (double)done, least);
     return over > 0;
 }
 
