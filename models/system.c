@@ -133,6 +133,7 @@
     X("host.next", NUMBER, next_s, S, 0, 1, "0 s", "between two ops of a stream, of what runs them")         \
     X("host.wake", NUMBER, wake_s, S, 0, 1, "0 s",                                                           \
       "from the end of an op until another stream, or the host, that waits for it goes on")                  \
+    X("host.cache", NUMBER, cache_B, B, 0, 1e15, "0 B", "where ranks are a CPU's: the last cache, which they share; 0: none") \
     X("price", NUMBER, price_usd_per_h, USD_PER_H, 0, 1e6, "0 USD/h", "per GPU-hour; 0: unknown")
 
 const struct opt system_opts[] = {
@@ -148,7 +149,7 @@ const struct opt system_opts[] = {
     OP(k, floor, floor_s, S, 1, "0 s", "measured: of one, of no size")                                                        \
     OP(k, rate, B_per_s, B_PER_S, 1e16, "0 B/s", "measured: its bytes, on top; 0: none")                                      \
     OP(k, flops, flop_per_s, FLOP_PER_S, 1e19, "0 FLOP/s", "measured: its FLOP, on top; 0: none")                                \
-    OP(k, each, each_s, S, 1, "0 s", "measured: an expert, a score, a run of a norm, an angle, on top")
+    OP(k, each, each_s, S, 1, "0 s", "measured: an expert, a score, a run of a norm, an angle, a cold byte, on top")
     OP_LIST(X)
 #undef X
 #undef OP

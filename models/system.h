@@ -74,6 +74,7 @@ struct system {
     double graph_s;                                 /* to launch a captured graph; 0: as a kernel                */
     double next_s, wake_s;                          /* between two ops of a stream; from the end of what another stream, or the
                                                        host, waits for until that goes on                        */
+    double cache_B;                                 /* the last cache, of all ranks of a host; 0: none               */
     struct system_op op[SYSTEM_KINDS];              /* by enum op_kind                                           */
     double price_usd_per_h;                         /* per GPU-hour; 0: unknown                                  */
 };

@@ -30,8 +30,8 @@ double cost_read_s(const struct cost *c);
  * reads, whose stream has nothing to do until the host goes on. */
 void cost_wake(struct cost *c);
 /* Units of work of an op as it was measured (system.op): local experts of a grouped product, scores of attention (queries by
- * keys by heads), runs of a norm, angles of a rotation; else 0. */
-double cost_units(const struct program *pr, const struct op *o, const struct work *w, const struct model *m);
+ * keys by heads), runs of a norm, angles of a rotation; of what is met once a step, bytes that no cache held; else 0. */
+double cost_units(const struct program *pr, const struct op *o, const struct work *w, const struct job *j);
 /* Kernels of an op in the job's stack (stack.launch), 1 where they are not counted. Those of a memory-bound op follow each
  * other: it takes the floor of each. */
 double cost_kernels(const struct cost *c, int op);

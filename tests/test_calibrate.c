@@ -101,6 +101,40 @@ START_TEST(probes_become_a_system)
 }
 END_TEST
 
+/* A wake costs what brings the steps of probes right: the gap at least, five of it at most, and what lies
+ * between. */
+START_TEST(a_wake_is_what_steps_took)
+{
+    struct arena a = { 0 };
+    struct calibrate_run r = { .a = &a };
+    struct system s;
+    struct diag d = { 0 };
+    ck_assert_int_eq(system_read(&s, &a, "host", &d), OK);
+    ck_assert_msg(calibrate_probe(&r, &probes[1], 0, 2, &d) == OK, "%s", d.text);
+    ck_assert_int_eq(r.n_step, 1);
+    const struct { double measured_s, low_s, high_s; } row[] = { { 1e-9, 1e-5, 1e-5 }, { 1, 5e-5, 5e-5 } };
+    for (int i = 0; i < LEN(row); i++) {
+        s.wake_s = 1e-5;
+        r.step[0].measured_s = row[i].measured_s;
+        calibrate_wake(&s, &r);
+        ck_assert_double_ge(s.wake_s, row[i].low_s * (1 - 1e-9));
+        ck_assert_double_le(s.wake_s, row[i].high_s * (1 + 1e-9));
+    }
+    double between_s = 2e-4;            /* a step that neither end of the range explains: found between them */
+    for (double low = 1e-9, high = 1; high / low > 1.01;) {
+        r.step[0].measured_s = between_s = sqrt(low * high);
+        s.wake_s = 1e-5;
+        calibrate_wake(&s, &r);
+        if (s.wake_s < 3e-5) low = between_s;
+        else high = between_s;
+    }
+    s.wake_s = 1e-5;
+    calibrate_wake(&s, &r);
+    ck_assert_double_eq_tol(s.wake_s, 3e-5, 3e-6);
+    arena_free(&a);
+}
+END_TEST
+
 START_TEST(a_wrong_probe_is_refused)
 {
     struct arena a = { 0 };
@@ -115,6 +149,6 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { prices_are_found, probes_become_a_system, a_wrong_probe_is_refused };
+    const TTest *const tests[] = { prices_are_found, probes_become_a_system, a_wake_is_what_steps_took, a_wrong_probe_is_refused };
     return test_main("calibrate", tests, LEN(tests), 120);
 }

@@ -172,6 +172,13 @@ answers 0 "step.predicted_s step.predicted_at_load_s step.measured_s tflops.pred
 memory.measured_live_B memory.predicted_arena_B memory.arena_B ops[].kind ops[].count ops[].predicted_s ops[].measured_s
 spans.joined unaccounted_s" compare here
 expect 0 compare here
+expect 0 compare here --system host
+expect 0 draw timeline here -o timeline.svg
+[ "$(grep -c '>rank 0 measured</text>' timeline.svg)" = 1 ] || bad "draw timeline lacks a lane"
+[ "$(grep -c '<title>rank' timeline.svg)" -gt 100 ] || bad "draw timeline lacks spans"
+expect 2 draw timeline -o timeline.svg;         says "directory"
+expect 2 draw timeline nowhere -o timeline.svg; says "nowhere"
+expect 2 calibrate -o nowhere/host.yaml;        says "nowhere"
 answers 0 "backend worst equal ops[].op ops[].launches ops[].off ops[].limit ops[].equal" verify tiny-moe-8 --steps 1
 expect 2 verify --stack mcore-2510 --model tiny-moe;    says "moefold"
 expect 0 run --model tiny-moe --ranks 2 --ep 2 --steps 1 --out there

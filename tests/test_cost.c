@@ -357,6 +357,31 @@ START_TEST(measured_kinds_by_hand)
 }
 END_TEST
 
+/* What is met once a step is cold when weights, gradients and states of all ranks are twice the cache, and hot when they fit. */
+START_TEST(cold_bytes)
+{
+    static const struct { double cache_B, cold; } row[] = { { 0, 0 }, { 1e12, 0 }, { 1e3, 1 } };
+    struct arena a = { 0 };
+    struct job j;
+    struct program pr;
+    test_job(&j, &a, "model tiny-moe system host stack moefold gpus 2 gbs 4 seq 64");
+    program_build(&pr, &a, &j);
+    for (int r = 0; r < LEN(row); r++) {
+        int seen = 0;
+        j.system.cache_B = row[r].cache_B;
+        for (int i = 1; i < pr.n_op; i++) {
+            const struct work w = op_work(&pr, &pr.op[i], pr.even);
+            if (pr.op[i].kind != OP_ADAMW && pr.op[i].kind != OP_GRAD_SCATTER) continue;
+            const double bytes = w.wire_B > 0 ? w.wire_B : w.read_B + w.write_B;
+            ck_assert_double_eq(cost_units(&pr, &pr.op[i], &w, &j), row[r].cold * bytes);
+            seen++;
+        }
+        ck_assert_int_gt(seen, 1);
+    }
+    arena_free(&a);
+}
+END_TEST
+
 /* Who waits for another stream is woken, once for what it knows of; others follow what is before them. */
 START_TEST(who_is_woken)
 {
@@ -415,6 +440,6 @@ int main(void)
                                    prices_off_the_grid_are_told,
                                    more_work_never_costs_less, more_rows_never_cost_less,
                                    few_rows_an_expert_are_slow, nothing_launched_costs_nothing,
-                                   measured_kinds_by_hand, who_is_woken };
+                                   measured_kinds_by_hand, cold_bytes, who_is_woken };
     return test_main("cost", tests, LEN(tests), 60);
 }

@@ -22,15 +22,21 @@ struct calibrate_sample {
 };
 /* What lies between ops: on one stream, one behind the other; from the end of what an op waits for on another
  * stream until it begins; from the end of what the host waits for until the next op begins. */
+enum { CALIBRATE_STEPS = 64 };
 enum calibrate_gap { CALIBRATE_NEXT, CALIBRATE_WAKE, CALIBRATE_READ, CALIBRATE_GAPS };
+/* A probe of several ranks, to be predicted as a whole; load: as it was routed in the step of median length,
+ * measured_s. */
+struct calibrate_step { struct job *job; struct program *pr; const struct unroll *u; struct load load; double measured_s; };
 struct calibrate_run {
     struct calibrate_sample *sample; int32_t n, cap;
     /* seconds, every one that was seen */
     double *gap[CALIBRATE_GAPS]; int32_t n_gap[CALIBRATE_GAPS], cap_gap[CALIBRATE_GAPS];
+    struct calibrate_step step[CALIBRATE_STEPS]; int32_t n_step;
+    double cache_B;                     /* the machine's last cache; 0: as the built-in host's */
     struct arena *a;
 };
 
-/* Runs one probe for `steps` steps, the first of which is not looked at, and adds its samples. */
+/* Runs one probe for `steps` steps (2 or more), the first of which is not looked at, and adds its samples. */
 enum err calibrate_probe(struct calibrate_run *r, const struct calibrate_probe *p, int index, int steps,
                          struct diag *d);
 
@@ -46,5 +52,9 @@ struct calibrate_fit {
  * bandwidths, sizes that were measured, what lies between ops, all to four digits. `to` begins as a system that
  * has the rest. fit[OP_KIND_COUNT]; returns how many. */
 int calibrate_fits(struct calibrate_fit *fit, struct system *to, const struct calibrate_run *r);
+/* What a wake costs in all: not only until the thread runs, but also that its data lies in another core's cache
+ * and that ranks come apart. The wake_s, from the gap that was seen to five of it, with which the steps of
+ * probes of several ranks are predicted best. */
+void calibrate_wake(struct system *to, const struct calibrate_run *r);
 
 #endif

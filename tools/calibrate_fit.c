@@ -82,11 +82,26 @@ static void best_terms(double best[TERMS], const struct row *row, int n, int all
     }
 }
 
-static double off_of(const struct row *r, const double c[TERMS])
+static double fitted_s(const struct row *r, const double c[TERMS])
 {
     double s = 0;
     for (int k = 0; k < TERMS; k++) s += c[k] * r->x[k];
-    return fabs(s / r->s - 1);
+    return s;
+}
+
+/* Errors count by their logarithm: half and double are as far off. A fit to what was twice as long in one run
+ * as in another would else be the shorter one. */
+static double off_of(const struct row *r, const double c[TERMS])
+{
+    return fabs(log(fmax(fitted_s(r, c), 1e-3 * r->s) / r->s));
+}
+
+/* The weight that makes the square of fit / measured - 1 the logarithm's size; `least`: an error below it does
+ * not count more. */
+static double weight_of(const struct row *r, const double c[TERMS], double least)
+{
+    const double over = fmin(fmax(r->s / fmax(fitted_s(r, c), 1e-3 * r->s), 0.1), 10);
+    return over / fmax(off_of(r, c), least);
 }
 
 static int allowed_terms(enum op_family f)
@@ -94,7 +109,7 @@ static int allowed_terms(enum op_family f)
     switch (f) {
     case FAMILY_GEMM: return FLOOR_BYTES | 1 << TERM_FLOP;
     case FAMILY_GROUPED: case FAMILY_ATTENTION: return FLOOR_BYTES | 1 << TERM_FLOP | 1 << TERM_UNITS;
-    case FAMILY_COMM: case FAMILY_P2P: return FLOOR_BYTES;
+    case FAMILY_P2P: return FLOOR_BYTES;
     default: return FLOOR_BYTES | 1 << TERM_UNITS;
     }
 }
@@ -125,13 +140,17 @@ static struct calibrate_fit fit_kind(struct arena *a, struct row *row, int n, in
     const enum op_family family = op_family((enum op_kind)kind);
     struct calibrate_fit f = { .op = kind, .n = n, .kind = op_name((enum op_kind)kind), .family = op_family_name(family),
                                .from_B = INFINITY };
-    double c[TERMS], *off = arena_alloc(a, (size_t)n * sizeof *off);
+    double c[TERMS] = { 0 }, *off = arena_alloc(a, (size_t)n * sizeof *off);
+    double least = INFINITY;
     for (int round = 0; round < ROUNDS; round++) {
-        best_terms(c, row, n, allowed_terms(family));
-        for (int i = 0; i < n; i++) row[i].weight = 1 / fmax(off_of(&row[i], c), 1e-4);
+        double now[TERMS], sum = 0;
+        best_terms(now, row, n, allowed_terms(family));
+        for (int i = 0; i < n; i++) sum += off_of(&row[i], now);
+        if (sum < least) least = sum, memcpy(c, now, sizeof c);
+        for (int i = 0; i < n; i++) row[i].weight = weight_of(&row[i], now, pow(0.85, round));
     }
     for (int i = 0; i < n; i++) {
-        off[i] = off_of(&row[i], c);
+        off[i] = fabs(fitted_s(&row[i], c) / row[i].s - 1);
         f.from_B = fmin(f.from_B, row[i].x[TERM_BYTES]);
         f.to_B = fmax(f.to_B, row[i].x[TERM_BYTES]);
     }
@@ -241,6 +260,7 @@ int calibrate_fits(struct calibrate_fit *fit, struct system *to, const struct ca
     to->next_s = to->issue_s = middle(r->gap[CALIBRATE_NEXT], r->n_gap[CALIBRATE_NEXT]);
     to->wake_s = middle(r->gap[CALIBRATE_WAKE], r->n_gap[CALIBRATE_WAKE]);
     set_machine(&a, to, r);
+    if (r->cache_B > 0) to->cache_B = r->cache_B;
     round_all(to);
     set_range(&to->gemm_flop.from, &to->gemm_flop.to, r, FAMILY_GEMM);
     set_range(&to->grouped_flop.from, &to->grouped_flop.to, r, FAMILY_GROUPED);

@@ -10,9 +10,9 @@
 
 enum { PAIRS = 32 };
 
-/* A probe's job, its program and what running it said. */
+/* A probe's job, its program and what running it said: lives in the run's arena. */
 struct probing {
-    struct arena a;
+    struct arena *a;
     struct job job; struct program pr; struct unroll *u;
     struct exec_result r;
     double **time; int32_t *n_time;             /* by op: every span's seconds                      */
@@ -27,7 +27,8 @@ static int words_of(const char *word[2 * PAIRS], struct arena *a, const char *te
     return n / 2;
 }
 
-static enum err job_of(struct job *j, struct arena *a, const struct calibrate_probe *p, struct diag *d)
+static enum err job_of(struct job *j, struct arena *a, const struct calibrate_probe *p, double cache_B,
+                       struct diag *d)
 {
     const char *word[2 * PAIRS];
     const char *flag[PAIRS + 3][2] = { { "model", "tiny-moe" }, { "system", "host" }, { "lr", "0" } };
@@ -38,6 +39,7 @@ static enum err job_of(struct job *j, struct arena *a, const struct calibrate_pr
     for (int i = 0; i < n; i++)
         TRY(cfg_set(&j->model, cfg_opt(model_opts, model_n_opt, word[2 * i]), word[2 * i + 1], word[2 * i], d));
     TRY(model_check(&j->model, d));
+    if (cache_B > 0) j->system.cache_B = cache_B;
     return plan_resolve(j, d);
 }
 
@@ -49,11 +51,11 @@ static enum err probe_run(struct probing *x, int steps, struct diag *d)
             ask.text = (const uint8_t *)cfg_embedded[i].text;
             ask.text_n = (int64_t)strlen(cfg_embedded[i].text);
         }
-    program_build(&x->pr, &x->a, &x->job);
-    x->u = arena_alloc(&x->a, (size_t)x->pr.n_stage * sizeof *x->u);
-    TRY(unroll_all(x->u, &x->a, &x->pr, d));
-    for (int s = 0; s < x->pr.n_stage; s++) unroll_plan(&x->u[s], &x->a, &x->pr);
-    return exec_run(&x->r, &x->a, &x->pr, x->u, &x->job, &ask, d);
+    program_build(&x->pr, x->a, &x->job);
+    x->u = arena_alloc(x->a, (size_t)x->pr.n_stage * sizeof *x->u);
+    TRY(unroll_all(x->u, x->a, &x->pr, d));
+    for (int s = 0; s < x->pr.n_stage; s++) unroll_plan(&x->u[s], x->a, &x->pr);
+    return exec_run(&x->r, x->a, &x->pr, x->u, &x->job, &ask, d);
 }
 
 /* ---- ops ---- */
@@ -75,8 +77,8 @@ static int32_t micro_of(const struct program *pr, const struct span *s, int stag
 static enum err ops_of(struct probing *x, const struct trace *t, struct diag *d)
 {
     struct load load = { 0 };
-    int64_t *wait_ns = arena_alloc(&x->a, (size_t)(t->n + 1) * sizeof *wait_ns);
-    TRY(load_from_trace(&load, &x->a, &x->pr, &x->job, t, d));
+    int64_t *wait_ns = arena_alloc(x->a, (size_t)(t->n + 1) * sizeof *wait_ns);
+    TRY(load_from_trace(&load, x->a, &x->pr, &x->job, t, d));
     trace_waits(wait_ns, t, &x->pr, &x->job, x->u);
     for (int64_t i = 0; i < t->n; i++) {
         const struct span *s = &t->span[i];
@@ -87,7 +89,7 @@ static enum err ops_of(struct probing *x, const struct trace *t, struct diag *d)
         const struct work w = op_work(&x->pr, o, even);
         x->work[s->op].flop += w.flop;
         x->work[s->op].bytes += bytes_of(o, &w);
-        x->work[s->op].units += cost_units(&x->pr, o, &w, &x->job.model);
+        x->work[s->op].units += cost_units(&x->pr, o, &w, &x->job);
         x->time[s->op][x->n_time[s->op]++] = 1e-9 * (double)(s->t1_ns - s->t0_ns - wait_ns[i]);
     }
     return OK;
@@ -126,7 +128,7 @@ static void gap_add(struct calibrate_run *r, enum calibrate_gap which, int64_t n
 static void gaps_of(struct calibrate_run *r, struct probing *x, const struct trace *t, int rank)
 {
     const struct unroll *u = &x->u[fold_coord(&x->job.plan, rank).pp];
-    int64_t *done_ns = arena_alloc(&x->a, (size_t)u->n_item * sizeof *done_ns);
+    int64_t *done_ns = arena_alloc(x->a, (size_t)u->n_item * sizeof *done_ns);
     int64_t free_ns[STREAM_COUNT] = { 0 }, read_ns = -1;
     for (int i = 0; i < u->n_item; i++) {
         const struct item *it = &u->item[i];
@@ -143,33 +145,45 @@ static void gaps_of(struct calibrate_run *r, struct probing *x, const struct tra
     }
 }
 
+static enum err step_add(struct calibrate_run *r, struct probing *x, struct diag *d)
+{
+    const struct trace one = join_iteration(x->a, &x->r.trace, join_median_iteration(x->a, &x->r.trace));
+    if (r->n_step == CALIBRATE_STEPS) return OK;
+    struct calibrate_step *s = &r->step[r->n_step];
+    *s = (struct calibrate_step){ .job = &x->job, .pr = &x->pr, .u = x->u, .measured_s = join_length_s(&one) };
+    TRY(load_from_trace(&s->load, x->a, &x->pr, &x->job, &one, d));
+    r->n_step++;
+    return OK;
+}
+
 /* Room for every span of every op. */
 static void probe_room(struct probing *x)
 {
     const struct trace *t = &x->r.trace;
     const size_t n = (size_t)x->pr.n_op;
-    int32_t *times = arena_alloc(&x->a, n * sizeof *times);
-    x->time = arena_alloc(&x->a, n * sizeof *x->time);
-    x->n_time = arena_alloc(&x->a, n * sizeof *x->n_time);
-    x->work = arena_alloc(&x->a, n * sizeof *x->work);
+    int32_t *times = arena_alloc(x->a, n * sizeof *times);
+    x->time = arena_alloc(x->a, n * sizeof *x->time);
+    x->n_time = arena_alloc(x->a, n * sizeof *x->n_time);
+    x->work = arena_alloc(x->a, n * sizeof *x->work);
     for (int64_t i = 0; i < t->n; i++) times[t->span[i].op]++;
-    for (size_t i = 1; i < n; i++) x->time[i] = arena_alloc(&x->a, ((size_t)times[i] + 1) * sizeof(double));
+    for (size_t i = 1; i < n; i++) x->time[i] = arena_alloc(x->a, ((size_t)times[i] + 1) * sizeof(double));
 }
 
 enum err calibrate_probe(struct calibrate_run *r, const struct calibrate_probe *p, int index, int steps,
                          struct diag *d)
 {
-    struct probing x = { 0 };
-    enum err e = job_of(&x.job, &x.a, p, d);
-    if (e == OK) e = probe_run(&x, steps, d);
-    if (e == OK) probe_room(&x);
+    struct probing *x = arena_alloc(r->a, sizeof *x);
+    x->a = r->a;
+    enum err e = job_of(&x->job, x->a, p, r->cache_B, d);
+    if (e == OK) e = probe_run(x, steps, d);
+    if (e == OK) probe_room(x);
     for (int i = steps > 1; e == OK && i < steps; i++) {
-        const struct trace one = join_iteration(&x.a, &x.r.trace, i);
-        e = ops_of(&x, &one, d);
-        for (int k = 0; e == OK && k < x.job.plan.gpus; k++) gaps_of(r, &x, &one, k);
+        const struct trace one = join_iteration(x->a, &x->r.trace, i);
+        e = ops_of(x, &one, d);
+        for (int k = 0; e == OK && k < x->job.plan.gpus; k++) gaps_of(r, x, &one, k);
     }
-    for (int i = 1; e == OK && i < x.pr.n_op; i++)
-        if (x.n_time[i]) sample_add(r, &x, i, index);
-    arena_free(&x.a);
+    for (int i = 1; e == OK && i < x->pr.n_op; i++)
+        if (x->n_time[i]) sample_add(r, x, i, index);
+    if (e == OK && x->job.plan.gpus > 1) e = step_add(r, x, d);
     return e;
 }

@@ -5,6 +5,7 @@
 #include "models/place.h"
 #include "models/trace.h"
 #include "sim/sim.h"
+#include "tools/beside.h"
 #include "tools/sensitivity.h"
 #include "tools/vary.h"
 #include <stdio.h>
@@ -39,5 +40,11 @@ void draw_topology(FILE *out, const struct job *j, const struct sim_lines *l, co
 /* tokens/s/GPU at every value of `key`; what each figure of the machine buys, most first. SVG. */
 void draw_curve(FILE *out, const char *key, const struct vary_row *row, int n);
 void draw_sensitivity(FILE *out, const struct sensitivity_row *row, int n);
+
+/* A measured step under its prediction: two lanes a rank, on one axis. SVG. At most DRAW_LANES ranks. */
+enum { DRAW_LANES = 64 };
+void draw_timeline(FILE *out, struct arena *a, const struct beside *b);
+/* A tick at 1, 2 or 5 times a power of ten, about ten of them: lines from y0 to y1, times below. */
+void draw_ticks(FILE *out, double left, double per_ns, int64_t end_ns, double y0, double y1);
 
 #endif

@@ -143,19 +143,17 @@ static void draw_stage(const struct canvas *c, const struct span *s, int64_t n, 
             LEFT + c->width + 8, y_of(stage) + BAR / 2 + 4.0, 100 * (double)busy_ns / (double)c->end_ns);
 }
 
-/* A tick at 1, 2 or 5 times a power of ten, about ten of them. */
-static void draw_axis(const struct canvas *c, int stages)
+void draw_ticks(FILE *out, double left, double per_ns, int64_t end_ns, double y0, double y1)
 {
-    const double y = y_of(stages), end_s = 1e-9 * (double)c->end_ns, raw = end_s / 10,
-                 power = pow(10, floor(log10(raw)));
+    const double end_s = 1e-9 * (double)end_ns, raw = end_s / 10, power = pow(10, floor(log10(raw)));
     const double tick_s = power * (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10);
     for (int i = 0; i * tick_s <= end_s; i++) {
         char text[32];
-        const double x = x_of(c, trace_ns(i * tick_s));
-        fprintf(c->out,
-                "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ccc\" stroke-width=\"0.6\"/>"
+        const double x = left + per_ns * (double)trace_ns(i * tick_s);
+        fprintf(out,
+                "<line x1=\"%.1f\" y1=\"%.0f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#ccc\" stroke-width=\"0.6\"/>"
                 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"11\" fill=\"#555\">%s</text>\n",
-                x, TOP - 6, x, y, x, y + 14, units_human(text, sizeof text, i * tick_s, UNIT_S));
+                x, y0, x, y1, x, y1 + 14, units_human(text, sizeof text, i * tick_s, UNIT_S));
     }
 }
 
@@ -205,7 +203,7 @@ void draw_pipeline(FILE *out, struct arena *a, const struct program *pr, const s
             "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
             LEFT + c.width + RIGHT, y_of(pr->n_stage) + 28, LEFT + c.width + RIGHT, y_of(pr->n_stage) + 28);
     draw_legend(&c);
-    draw_axis(&c, pr->n_stage);
+    draw_ticks(out, LEFT, c.per_ns, c.end_ns, TOP - 6, y_of(pr->n_stage));
     for (int stage = 0; stage < pr->n_stage; stage++) {
         const struct coord at = { .pp = stage };
         draw_stage(&c, s, compute_spans(s, &c, t, fold_rank(&j->plan, at)), stage);

@@ -12,40 +12,42 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Sizes from those that caches hold to some megabytes; widths of heads, numbers of experts and kinds of blocks
- * that a laptop's model may have. Two ranks: every way to cut one, at two sizes. */
+/* Sizes from those that caches hold to some tens of megabytes; widths of heads, numbers of experts and kinds of blocks that a
+ * laptop's model may have. `busy`: one rank a core, each with sequences of its own, since cores share what lies
+ * beyond their caches; `pair`: two ranks, every way to cut one. */
 #define SMALL "layers 3 "
 #define LARGE "layers 3 hidden 256 ffn 512 expert_ffn 256 shared_ffn 256 head_dim 32 "
-static const struct calibrate_probe alone[] = {
-    { "", "gpus 1 gbs 4 seq 64" },
-    { "hidden 128 ffn 256 expert_ffn 128 shared_ffn 128 head_dim 16", "gpus 1 gbs 4 seq 128" },
-    { "hidden 256 ffn 512 expert_ffn 256 shared_ffn 256 head_dim 32 vocab 1024", "gpus 1 gbs 2 seq 256" },
+static const struct { const char *model, *plan; int seqs; } busy[] = {
+    { "", "seq 64", 4 },
+    { "hidden 128 ffn 256 expert_ffn 128 shared_ffn 128 head_dim 16", "seq 128", 4 },
+    { "hidden 256 ffn 512 expert_ffn 256 shared_ffn 256 head_dim 32 vocab 1024", "seq 256", 2 },
     { "layers 3 hidden 512 ffn 1024 heads 8 kv_heads 2 head_dim 64 expert_ffn 128 shared_ffn 128 experts 16 "
-      "vocab 2048", "gpus 1 gbs 2 seq 128" },
-    { "layers 2 hidden 128 heads 4 kv_heads 4 head_dim 32 expert_ffn 256 experts 4 ffn 384", "gpus 1 gbs 2 seq 512" },
-    { "layers 2 hidden 128 attention mla qk_norm 0 q_lora 64 kv_lora 32 qk_nope 16 qk_rope 8 v_dim 16",
-      "gpus 1 gbs 2 seq 128" },
-    { "layers 2 activation gelu hidden 128", "gpus 1 gbs 2 seq 128 optimizer sgd" },
-    { "layers 2 hidden 128", "gpus 1 gbs 2 seq 128 offload layers:1" },
-}, together[] = {
+      "vocab 2048", "seq 128", 2 },
+    { "layers 2 hidden 128 heads 4 kv_heads 4 head_dim 32 expert_ffn 256 experts 4 ffn 384", "seq 512", 2 },
+    { "layers 2 hidden 128 attention mla qk_norm 0 q_lora 64 kv_lora 32 qk_nope 16 qk_rope 8 v_dim 16", "seq 128", 2 },
+    { "layers 2 activation gelu hidden 128", "seq 128 optimizer sgd", 2 },
+    { "layers 2 hidden 128", "seq 128 offload layers:1", 2 },
+};
+static const struct calibrate_probe pair[] = {
     { SMALL, "gpus 2 tp 2 gbs 4 seq 64" },
-    { LARGE, "gpus 2 tp 2 gbs 4 seq 256 capacity worst" },
+    { LARGE, "gpus 2 tp 2 gbs 4 seq 256" },
     { SMALL, "gpus 2 ep 2 gbs 4 seq 64 capacity worst" },
     { LARGE, "gpus 2 ep 2 gbs 4 seq 256 capacity worst" },
-    { SMALL, "gpus 2 etp 2 gbs 4 seq 64 capacity worst" },
-    { LARGE, "gpus 2 etp 2 gbs 4 seq 256 capacity worst" },
-    { SMALL, "gpus 2 pp 2 gbs 4 seq 64 capacity worst" },
-    { LARGE, "gpus 2 pp 2 gbs 4 seq 256 capacity worst" },
-    { SMALL, "gpus 2 gbs 4 seq 64 capacity worst" },
-    { LARGE, "gpus 2 gbs 4 seq 256 capacity worst" },
-    { SMALL, "gpus 2 cp 2 gbs 4 seq 64 capacity worst" },
-    { LARGE, "gpus 2 cp 2 cp-comm p2p gbs 4 seq 256 capacity worst" },
-    { LARGE, "gpus 2 cp 2 cp-comm a2a gbs 4 seq 256 capacity worst" },
-    { SMALL, "gpus 2 cp 2 cp-comm a2a gbs 4 seq 64 capacity worst" },
+    { SMALL, "gpus 2 tp 2 etp 2 gbs 4 seq 64" },
+    { LARGE, "gpus 2 etp 2 gbs 4 seq 256" },
+    { SMALL, "gpus 2 pp 2 gbs 4 seq 64" },
+    { LARGE, "gpus 2 pp 2 gbs 4 seq 256" },
+    { SMALL, "gpus 2 cp 2 gbs 4 seq 64" },
+    { LARGE, "gpus 2 cp 2 gbs 4 seq 256" },
+    { LARGE, "gpus 2 cp 2 cp-comm p2p gbs 4 seq 256" },
+    { SMALL, "gpus 2 cp 2 cp-comm a2a gbs 4 seq 64" },
+    { LARGE, "gpus 2 cp 2 cp-comm a2a gbs 4 seq 256" },
     { SMALL, "gpus 2 ep 2 gbs 4 seq 64 capacity worst dispatcher allgather" },
-    { LARGE, "gpus 2 ep 2 gbs 4 seq 256 capacity worst dispatcher hybridep" },
+    { LARGE, "gpus 2 ep 2 gbs 4 seq 256 capacity worst dispatcher allgather" },
     { SMALL, "gpus 2 ep 2 gbs 4 seq 64 capacity worst dispatcher hybridep" },
-    { SMALL, "gpus 2 ep 2 gbs 4 seq 64 capacity worst fsdp 1" },
+    { LARGE, "gpus 2 ep 2 gbs 4 seq 256 capacity worst dispatcher hybridep" },
+    { SMALL, "gpus 2 gbs 4 seq 64 fsdp 1" },
+    { LARGE, "gpus 2 gbs 4 seq 256 fsdp 1" },
 };
 enum { STEPS = 9 };
 
@@ -82,11 +84,14 @@ static void progress(int done, int all, double since_s)
 
 static enum err measure(struct calibrate_run *r, int cores, struct diag *d)
 {
-    const int n = LEN(alone) + (cores > 1 ? LEN(together) : 0);
+    enum { MOST = 8 };
+    const int n = LEN(busy) + (cores > 1 ? LEN(pair) : 0), ranks = cores < MOST ? cores : MOST;
     const double since_s = now_s();
     for (int i = 0; i < n; i++) {
         progress(i, n, since_s);
-        TRY(calibrate_probe(r, i < LEN(alone) ? &alone[i] : &together[i - LEN(alone)], i, STEPS, d));
+        struct calibrate_probe p = i < LEN(busy) ? (struct calibrate_probe){ busy[i].model, NULL } : pair[i - LEN(busy)];
+        if (!p.plan) p.plan = arena_printf(r->a, "%s gpus %d gbs %d", busy[i].plan, ranks, ranks * busy[i].seqs);
+        TRY(calibrate_probe(r, &p, i, STEPS, d));
     }
     progress(n, n, since_s);
     return OK;
@@ -104,20 +109,32 @@ static enum err refuse(const struct calibrate_fit *fit, int n, struct diag *d)
     return OK;
 }
 
-static void show(const struct calibrate_fit *fit, int n, const struct system *s, const char *path, int cores)
+static void show(const struct calibrate_fit *fit, int n, const struct system *s, double gap_s,
+                 const char *path, int cores)
 {
     report_table("What ops took: a floor, and on top bytes, FLOP, and each expert, score, run of a norm or angle",
                  &(struct report_list){ fit_cols, LEN(fit_cols), fit, sizeof *fit, n }, -1);
-    printf("\n  between two ops of a stream %.2f us; to wake one that waits %.1f us\n", 1e6 * s->next_s,
-           1e6 * s->wake_s);
+    printf("\n  between two ops of a stream %.2f us; to wake one that waits %.1f us, and %.1f us with what follows\n",
+           1e6 * s->next_s, 1e6 * gap_s, 1e6 * s->wake_s);
     if (cores < 2) printf("  one core: nothing between ranks was measured, and is as in the built-in host\n");
     printf("  %s\n", path);
+}
+
+/* What one core sees; sysconf adds up all caches of a socket, of which a virtual machine has a part. 0: not known. */
+static double last_cache_B(void)
+{
+    long KiB = 0;
+    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%ldK", &KiB) != 1) KiB = 0;
+    fclose(f);
+    return 1024.0 * (double)KiB;
 }
 
 static enum err answer(struct arena *a, const struct args *args, const char *out, struct diag *d)
 {
     const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    struct calibrate_run r = { .a = a };
+    struct calibrate_run r = { .a = a, .cache_B = last_cache_B() };
     struct calibrate_fit *fit = arena_alloc(a, OP_KIND_COUNT * sizeof *fit);
     struct system s;
     TRY(save_try(out, d));
@@ -125,6 +142,8 @@ static enum err answer(struct arena *a, const struct args *args, const char *out
     TRY(measure(&r, cores, d));
     const int n = calibrate_fits(fit, &s, &r);
     TRY(refuse(fit, n, d));
+    const double gap_s = s.wake_s;
+    calibrate_wake(&s, &r);
     s.memory_B = s.host_memory_B = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / cores;
     TRY(system_check(&s, d));
     const char *text = arena_printf(a, "# Measured by moefold calibrate on %d cores, fp32.\n%s", cores,
@@ -134,7 +153,7 @@ static enum err answer(struct arena *a, const struct args *args, const char *out
     if (args->json)
         report_document(json_pack("{s:s,s:f,s:f,s:o}", "written", out, "next_s", s.next_s, "wake_s", s.wake_s, "fits",
                                   report_rows(&fits)));
-    else show(fit, n, &s, out, cores);
+    else show(fit, n, &s, gap_s, out, cores);
     return OK;
 }
 

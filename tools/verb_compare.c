@@ -1,23 +1,15 @@
 /* moefold compare: what was predicted beside what was measured, of a directory that `run` wrote. Three columns:
  * predicted, predicted at the load that the run really routed, measured: the first gap is the load's, the second
  * the model's. */
-#include "sim/sim.h"
 #include "tools/answer.h"
 #include "tools/args.h"
-#include "tools/join.h"
+#include "tools/beside.h"
 #include "tools/verb.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Everything that is laid side by side, in one arena. */
-struct compare {
-    struct job job; struct program pr; struct unroll *u; struct cost cost;
-    struct trace side[JOIN_SIDES];
-    int iter, n_iter;
-    struct join join;
-    json_t *run;                                /* run.json */
-};
+struct compare { struct beside b; struct join join; };
 
 struct head_row { const char *what; double predicted, at_load, measured, ratio; };
 static const struct report_col step_cols[] = {
@@ -69,65 +61,11 @@ struct shown {
     struct kind_row kind[OP_KIND_COUNT]; int n_kind;
 };
 
-/* ---- reading ---- */
-
-static enum err read_run(struct compare *c, struct arena *a, const char *dir, struct diag *d)
+static void join(struct compare *c, struct arena *a)
 {
-    json_error_t why;
-    const char *path = arena_printf(a, "%s/run.json", dir);
-    c->run = json_load_file(path, 0, &why);
-    if (c->run && json_is_object(c->run)) return OK;
-    return fail(d, ERR_IO, "%s: %s; `moefold run --out %s` writes it", path, c->run ? "is no object" : why.text,
-                dir);
-}
-
-static enum err check_spans(const struct compare *c, const struct trace *t, const char *path, struct diag *d)
-{
-    if (t->head.program_hash != program_hash(&c->pr))
-        return fail(d, ERR_CONFIG,
-                    "%s: is the trace of program %016llx, but plan.yaml makes %016llx; run the plan again", path,
-                    (unsigned long long)t->head.program_hash, (unsigned long long)program_hash(&c->pr));
-    if (t->n < 1 || t->head.n_iter < 1) return fail(d, ERR_CONFIG, "%s: holds no spans", path);
-    for (int64_t i = 0; i < t->n; i++) {
-        const struct span *s = &t->span[i];
-        if (s->op < 1 || s->op >= c->pr.n_op || s->rank < 0 || s->rank >= c->job.plan.gpus)
-            return fail(d, ERR_CONFIG, "%s: span %lld is of rank %d, op %d; the program has %d ranks and %d ops",
-                        path, (long long)i, s->rank, s->op, c->job.plan.gpus, c->pr.n_op - 1);
-    }
-    return OK;
-}
-
-static enum err read_directory(struct compare *c, struct trace *all, struct arena *a, const char *dir,
-                               const char *system, struct diag *d)
-{
-    const char *path = arena_printf(a, "%s/trace.mft", dir), *const flag[1][2] = { { "system", system } };
-    TRY(plan_read_job(&c->job, a, arena_printf(a, "%s/plan.yaml", dir), *system != '\0', flag, 1, d));
-    TRY(read_run(c, a, dir, d));
-    TRY(trace_read(all, a, path, d));
-    program_build(&c->pr, a, &c->job);
-    c->u = arena_alloc(a, (size_t)c->pr.n_stage * sizeof *c->u);
-    TRY(unroll_all(c->u, a, &c->pr, d));
-    for (int s = 0; s < c->pr.n_stage; s++) unroll_plan(&c->u[s], a, &c->pr);
-    trace_sort(all);
-    return check_spans(c, all, path, d);
-}
-
-static enum err collect(struct compare *c, struct arena *a, const char *dir, const char *system, struct diag *d)
-{
-    struct trace all = { 0 };
-    struct load load = { 0 };
-    TRY(read_directory(c, &all, a, dir, system, d));
-    c->n_iter = all.head.n_iter;
-    c->iter = join_median_iteration(a, &all);
-    c->side[JOIN_MEASURED] = join_iteration(a, &all, c->iter);
-    TRY(load_from_trace(&load, a, &c->pr, &c->job, &c->side[JOIN_MEASURED], d));
-    cost_init(&c->cost, &c->pr, &c->job);
-    sim_sweep(&c->side[JOIN_EVEN], a, &c->cost, c->u, NULL, 1);
-    sim_sweep(&c->side[JOIN_LOAD], a, &c->cost, c->u, &load, 1);
-    const struct trace *const side[JOIN_SIDES] = { &c->side[JOIN_EVEN], &c->side[JOIN_LOAD],
-                                                   &c->side[JOIN_MEASURED] };
-    join_traces(&c->join, a, side, &c->pr, &c->job, c->u);
-    return OK;
+    const struct trace *side[JOIN_SIDES];
+    for (int i = 0; i < JOIN_SIDES; i++) side[i] = &c->b.side[i];
+    join_traces(&c->join, a, side, &c->b.pr, &c->b.job, c->b.u);
 }
 
 /* ---- rows ---- */
@@ -139,14 +77,14 @@ static struct head_row row_of(const char *what, double predicted, double at_load
 
 static struct head_row step_row(const struct compare *c)
 {
-    return row_of("step", join_length_s(&c->side[JOIN_EVEN]), join_length_s(&c->side[JOIN_LOAD]),
-                  join_length_s(&c->side[JOIN_MEASURED]));
+    return row_of("step", join_length_s(&c->b.side[JOIN_EVEN]), join_length_s(&c->b.side[JOIN_LOAD]),
+                  join_length_s(&c->b.side[JOIN_MEASURED]));
 }
 
 static struct head_row tflops_row(const struct compare *c, const struct head_row *s)
 {
-    const struct plan *p = &c->job.plan;
-    const double tera = 1e-12 * p->gbs * p->seq * model_flop_per_token(&c->job.model, plan_context(p), p->vocab_padded) /
+    const struct plan *p = &c->b.job.plan;
+    const double tera = 1e-12 * p->gbs * p->seq * model_flop_per_token(&c->b.job.model, plan_context(p), p->vocab_padded) /
                         p->gpus;
     return row_of("TFLOPS/rank", tera / s->predicted, tera / s->at_load, tera / s->measured);
 }
@@ -155,12 +93,12 @@ static void memory_rows(struct memory_row row[2], const struct compare *c)
 {
     row[0] = (struct memory_row){ .what = "alive" };
     row[1] = (struct memory_row){ .what = "arena" };
-    for (int s = 0; s < c->pr.n_stage; s++) {
-        if (c->u[s].live_B > row[0].predicted) row[0].predicted = c->u[s].live_B;
-        if (c->u[s].arena_B > row[1].predicted) row[1].predicted = c->u[s].arena_B;
+    for (int s = 0; s < c->b.pr.n_stage; s++) {
+        if (c->b.u[s].live_B > row[0].predicted) row[0].predicted = c->b.u[s].live_B;
+        if (c->b.u[s].arena_B > row[1].predicted) row[1].predicted = c->b.u[s].arena_B;
     }
-    row[0].measured = json_integer_value(json_object_get(c->run, "live_peak_B"));
-    row[1].measured = json_integer_value(json_object_get(c->run, "touched_B"));
+    row[0].measured = json_integer_value(json_object_get(c->b.run, "live_peak_B"));
+    row[1].measured = json_integer_value(json_object_get(c->b.run, "touched_B"));
     for (int i = 0; i < 2; i++) row[i].same = row[i].predicted == row[i].measured ? "to the byte" : "DIFFERENT";
 }
 
@@ -190,7 +128,7 @@ static void line_rows(struct line_row row[ANSWER_LINES], const struct compare *c
     for (int s = 0; s < JOIN_SIDES; s++) {
         double line_s[ANSWER_LINES];
         struct sim_lines l;
-        sim_account(&l, &c->cost, c->u, &c->side[s], fold_coord(&c->job.plan, join_last_rank(&c->side[s])).pp);
+        sim_account(&l, &c->b.cost, c->b.u, &c->b.side[s], fold_coord(&c->b.job.plan, join_last_rank(&c->b.side[s])).pp);
         answer_lines(line_s, &l);
         for (int i = 0; i < ANSWER_LINES; i++) row[i].s[s] = line_s[i];
     }
@@ -223,7 +161,7 @@ static json_t *document(const struct compare *c, const struct shown *x)
     json_object_set_new(doc, "spans",
                         json_pack("{s:I,s:I,s:I}", "predicted", (json_int_t)c->join.spans[JOIN_EVEN], "measured",
                                   (json_int_t)c->join.spans[JOIN_MEASURED], "joined", (json_int_t)c->join.joined));
-    json_object_set_new(doc, "iteration", json_integer(c->iter));
+    json_object_set_new(doc, "iteration", json_integer(c->b.iter));
     json_object_set_new(doc, "lines", report_rows(ROWS(line_cols, x->line, ANSWER_LINES)));
     json_object_set_new(doc, "ops", report_rows(ROWS(kind_cols, x->kind, x->n_kind)));
     json_object_set_new(doc, "unaccounted_s", report_real(x->line[ANSWER_UNACCOUNTED].s[JOIN_MEASURED]));
@@ -234,17 +172,17 @@ static json_t *document(const struct compare *c, const struct shown *x)
 static void show_crowding(const struct compare *c)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (strcmp(c->job.system.name, "host") == 0 && c->job.plan.gpus > cores)
+    if (strcmp(c->b.job.system.name, "host") == 0 && c->b.job.plan.gpus > cores)
         printf("  %d ranks shared this machine's %ld cores: measured times hold each other's work, predicted ones "
                "do not\n",
-               c->job.plan.gpus, cores);
+               c->b.job.plan.gpus, cores);
 }
 
 static void show(struct arena *a, const struct compare *c, const struct shown *x)
 {
-    report_heading("%s on %d ranks of %s: step %d of %d (the median%s)", c->job.model.name, c->job.plan.gpus,
-                   c->job.system.name, c->iter, c->n_iter, c->n_iter > 1 ? ", the first left out" : "");
-    printf("  %s\n", answer_plan_line(a, &c->job.plan));
+    report_heading("%s on %d ranks of %s: step %d of %d (the median%s)", c->b.job.model.name, c->b.job.plan.gpus,
+                   c->b.job.system.name, c->b.iter, c->b.n_iter, c->b.n_iter > 1 ? ", the first left out" : "");
+    printf("  %s\n", answer_plan_line(a, &c->b.job.plan));
     report_table("Time", ROWS(step_cols, &x->step, 1), -1);
     report_table("Rate", ROWS(rate_cols, &x->tflops, 1), -1);
     report_table("Memory", ROWS(memory_cols, x->memory, 2), -1);
@@ -265,14 +203,15 @@ static enum err check_join(const struct compare *c, struct diag *d)
                 "%lld predicted and %lld measured spans, of which %lld join; the first that does not: rank %d, "
                 "step %d, op %d (%s)",
                 (long long)c->join.spans[JOIN_EVEN], (long long)c->join.spans[JOIN_MEASURED],
-                (long long)c->join.joined, s->rank, s->step, s->op, op_name((enum op_kind)c->pr.op[s->op].kind));
+                (long long)c->join.joined, s->rank, s->step, s->op, op_name((enum op_kind)c->b.pr.op[s->op].kind));
 }
 
 static enum err answer(struct compare *c, struct arena *a, const struct args *args, const char *system,
                        struct diag *d)
 {
     struct shown *x = arena_alloc(a, sizeof *x);
-    TRY(collect(c, a, args->word[0], system, d));
+    TRY(beside_read(&c->b, a, args->word[0], system, d));
+    join(c, a);
     TRY(check_join(c, d));
     fill(x, c);
     if (args->json) report_document(document(c, x));
@@ -294,7 +233,7 @@ enum err verb_compare(int argc, char **argv, struct diag *d)
     struct compare *c = arena_alloc(&a, sizeof *c);
     if (e == OK && args.help) args_help(&spec, &args);
     else if (e == OK) e = answer(c, &a, &args, system, d);
-    json_decref(c->run);
+    json_decref(c->b.run);
     arena_free(&a);
     return e;
 }

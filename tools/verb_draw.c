@@ -166,19 +166,33 @@ static enum err sensitivity(FILE *out, struct arena *a, const struct job *j, con
     return OK;
 }
 
+/* Of a run's directory, not of a plan. */
+static enum err timeline(FILE *out, struct arena *a, const char *dir, struct diag *d)
+{
+    struct beside *b = arena_alloc(a, sizeof *b);
+    enum err e = beside_read(b, a, dir, "", d);
+    if (e == OK && b->job.plan.gpus > DRAW_LANES)
+        e = fail(d, ERR_LIMIT, "%s: has %d ranks: a picture holds at most %d", dir, b->job.plan.gpus, DRAW_LANES);
+    if (e == OK) draw_timeline(out, a, b);
+    json_decref(b->run);
+    return e;
+}
+
 static const struct subject {
     const char *name;
     enum err (*draw)(FILE *out, struct arena *a, const struct job *j, const struct draw_flags *f, struct diag *d);
+    enum err (*draw_run)(FILE *out, struct arena *a, const char *dir, struct diag *d);  /* or of a directory */
     int dot;                                    /* its text is DOT, and SVG is dot's to make */
-} subjects[] = { { "groups", groups, 1 }, { "program", program, 1 }, { "pipeline", pipeline, 0 },
-                 { "memory", memory, 0 }, { "topology", topology, 0 }, { "sensitivity", sensitivity, 0 } };
+} subjects[] = { { "groups", groups, NULL, 1 }, { "program", program, NULL, 1 }, { "pipeline", pipeline, NULL, 0 },
+                 { "memory", memory, NULL, 0 }, { "topology", topology, NULL, 0 },
+                 { "sensitivity", sensitivity, NULL, 0 }, { "timeline", NULL, timeline, 0 } };
 
 static enum err find_subject(const struct subject **s, const char *name, struct diag *d)
 {
     for (int i = 0; i < LEN(subjects); i++)
         if (strcmp(subjects[i].name, name) == 0) return *s = &subjects[i], OK;
-    return fail(d, ERR_CONFIG, "'%s' cannot be drawn; groups, memory, pipeline, program, sensitivity and "
-        "topology can", cfg_shown(name).text);
+    return fail(d, ERR_CONFIG, "'%s' cannot be drawn; groups, memory, pipeline, program, sensitivity, "
+        "timeline and topology can", cfg_shown(name).text);
 }
 
 static enum err check_out(const struct subject *s, const char *path, struct diag *d)
@@ -198,10 +212,11 @@ static enum err answer(struct arena *a, const struct args *args, const struct dr
     TRY(check_out(s, f->out, d));
     plan.n_word = args->n_word - 1;
     plan.word[0] = args->word[1];
-    TRY(args_job(j, a, &plan, 0, d));
+    if (!s->draw_run) TRY(args_job(j, a, &plan, 0, d));
+    else if (args->n_word < 2) return fail(d, ERR_CONFIG, "%s: name the directory that `moefold run --out` wrote", s->name);
     FILE *out = open_memstream(&text, &text_B);
     if (!out) return fail(d, ERR_IO, "%s: no memory for the picture", f->out);
-    enum err e = s->draw(out, a, j, f, d);
+    enum err e = s->draw_run ? s->draw_run(out, a, args->word[1], d) : s->draw(out, a, j, f, d);
     fclose(out);
     if (e == OK)
         e = s->dot && ends_in(f->out, ".svg") ? draw_by_dot(text, text_B, f->out, a, d)
@@ -215,7 +230,7 @@ static enum err answer(struct arena *a, const struct args *args, const struct dr
 enum err verb_draw(int argc, char **argv, struct diag *d)
 {
     static const struct args_spec spec = {
-        .verb = "draw", .words = "groups|memory|pipeline|program|sensitivity|topology [PLAN] -o F.svg",
+        .verb = "draw", .words = "groups|memory|pipeline|program|sensitivity|topology [PLAN] -o F.svg, timeline DIR -o F.svg",
             .flag = flags, .n_flag = LEN(flags),
         .takes_plan = 1, .min_words = 1, .max_words = 2, .what = "pictures of a plan",
     };
