@@ -6,6 +6,7 @@
 #include "models/load.h"
 #include "sim/sim.h"
 #include "tests/folds.h"
+#include "tests/parity.h"
 
 /* What a set of folds must hold to be believed: enough of them, 16 ranks at most, a third with top-k = experts (where no
  * rounding flips a choice), every axis, schedule and kind of recompute. */

@@ -2,6 +2,7 @@
  * kind; and when one of them is killed, wherever it is, the run ends soon with its name. `test_exec_fork all` takes
  * every fold of folds.h. */
 #include "tests/folds.h"
+#include "tests/parity.h"
 #include <signal.h>
 #include <time.h>
 

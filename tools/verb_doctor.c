@@ -22,7 +22,7 @@ static const struct { const char *what, *used_by, *path[5]; } files[] = {
     { "Graphviz dot", "draw -o F.svg", { "/usr/bin/dot", "/usr/local/bin/dot", "/bin/dot" } },
     { "CUDA compiler", "building the CUDA module", { "/usr/local/cuda/bin/nvcc", "/usr/bin/nvcc", "/opt/cuda/bin/nvcc" } },
     { "NVIDIA driver", "run --backend cuda", { "/proc/driver/nvidia/version", "/dev/nvidiactl" } },
-    { "MPI", "nothing yet", { "/usr/bin/mpirun", "/usr/local/bin/mpirun", "/opt/openmpi/bin/mpirun" } },
+    { "MPI", "tests of communicators over a job", { "/usr/bin/mpirun", "/usr/local/bin/mpirun", "/opt/openmpi/bin/mpirun" } },
 };
 
 /* The CUDA backend is a file beside the program. */
