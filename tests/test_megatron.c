@@ -122,6 +122,45 @@ START_TEST(names_of_the_generation)
 }
 END_TEST
 
+/* Other ways to keep experts even are passed over with a note; ours come back, with their coefficients. */
+START_TEST(balance_of_scripts)
+{
+    static const struct { const char *script, *note; int balance; double aux; } row[] = {
+        { "--moe-router-load-balancing-type sinkhorn", "sinkhorn: plans have aux_loss", BALANCE_NONE, 0.01 },
+        { "--moe-router-load-balancing-type global_aux_loss seq_aux_loss --moe-aux-loss-coeff 1e-3 1e-4", "global_aux_loss",
+          BALANCE_NONE, 0.01 },
+        { "--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4", NULL, BALANCE_SEQ_AUX, 1e-4 },
+    };
+    for (int i = 0; i < LEN(row); i++) {
+        struct arena a = { 0 };
+        struct diag d = { "" };
+        struct job j, back;
+        struct megatron_args args, env, script;
+        const char *(*flag)[2], *note[MEGATRON_NOTES];
+        int n, noted = 0;
+        test_job(&j, &a, "model qwen3-30b-a3b system h100-sxm gpus 16 ep 8 seq 4096 gbs 64");
+        ck_assert_msg(megatron_export(&args, &env, &a, &j, &d) == OK, "%s", d.text);
+        char *text = megatron_script(&a, &j, &args, &env), *at = strstr(text, "--moe-router-load-balancing-type none");
+        ck_assert_ptr_nonnull(strstr(text, "# Nothing keeps experts even"));
+        ck_assert_ptr_null(strstr(text, "--moe-aux-loss-coeff"));
+        *at = 0;
+        text = arena_printf(&a, "%s%s%s", text, row[i].script, at + strlen("--moe-router-load-balancing-type none"));
+        ck_assert_msg(megatron_read(&script, &a, "x.sh", text, &d) == OK, "%s", d.text);
+        ck_assert_msg(megatron_import(&flag, &n, &a, &script, "", &d) == OK, "%s", d.text);
+        const char *const(*all)[2] = (const char *const(*)[2])flag;
+        const char *more[64][2] = { { "system", "h100-sxm" } };
+        for (int k = 0; k < n; k++) more[k + 1][0] = all[k][0], more[k + 1][1] = all[k][1];
+        ck_assert_msg(plan_read_job(&back, &a, NULL, n + 1, (const char *const(*)[2])more, 0, &d) == OK, "%s", d.text);
+        ck_assert_int_eq(back.plan.balance, row[i].balance);
+        ck_assert_double_eq_tol(back.plan.aux_loss, row[i].aux, 1e-12);
+        const int notes = megatron_notes(note, &a, &script, &back);
+        for (int k = 0; k < notes && row[i].note; k++) noted += strstr(note[k], row[i].note) != NULL;
+        ck_assert_int_eq(noted, row[i].note != NULL);
+        arena_free(&a);
+    }
+}
+END_TEST
+
 /* What a script does not say, and its plan does. */
 static const struct { const char *script; const char *notes[3]; } noted[] = {
     { "--use-distributed-optimizer --overlap-grad-reduce --num-experts 0", { NULL } },
@@ -295,6 +334,6 @@ int main(void)
 {
     const TTest *const tests[] = { there_and_back,      no_option_is_forgotten, scripts_of_others,
                                    refusals_of_scripts, refusals_of_plans,      recipes_in_yaml,
-                                   names_of_the_generation, what_a_script_does_not_say };
+                                   names_of_the_generation, what_a_script_does_not_say, balance_of_scripts };
     return test_main("megatron", tests, LEN(tests), 60);
 }

@@ -43,6 +43,10 @@ enum err megatron_import(const char *(**flag)[2], int *n_flag, struct arena *a,
 /* The value of the last `flag`, "" for a switch, NULL when it is not there. */
 const char *megatron_find(const struct megatron_args *args, const char *flag);
 
+/* Whether the arguments keep experts even in a way that plans have not (sinkhorn, several losses at once). */
+extern const char megatron_balance_flag[];
+int megatron_balances_otherwise(const struct megatron_args *args);
+
 /* What the plan made of arguments takes for granted and they do not say: defaults of Megatron-LM that a reader of the
  * script may not expect, and what every plan has that the script has not. Returns how many. */
 enum { MEGATRON_NOTES = 8 };

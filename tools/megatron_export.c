@@ -188,7 +188,9 @@ static void plan_same(const struct writer *w, const struct plan *p)
     for (int i = 0; i < megatron_n_same; i++) {
         const struct megatron_same *s = &megatron_same[i];
         const int idle = (strcmp(s->key, "vpp-group") == 0 && p->vpp == 1) ||
-                         (strcmp(s->key, "lr-steps") == 0 && !p->lr_steps);
+                         (strcmp(s->key, "lr-steps") == 0 && !p->lr_steps) ||
+                         (strcmp(s->key, "aux-loss-coeff") == 0 && p->balance == BALANCE_NONE) ||
+                         (strcmp(s->key, "z-loss-coeff") == 0 && !(p->z_loss > 0));
         if (idle) continue;
         cfg_echo(text, sizeof text, p, cfg_opt(plan_opts, plan_n_opt, s->key));
         add(w, s->flag, arena_strdup(w->a, text));
@@ -358,6 +360,8 @@ char *megatron_script(struct arena *a, const struct job *j, const struct megatro
         "#   NODE_RANK=.. MASTER_ADDR=.. bash THIS --data-path .. --tokenizer-type .. --train-iters ..\n"
         "set -eu\n",
         j->model.name, j->plan.gpus, j->system.name, j->stack.name);
+    if (j->model.experts && !j->model.selection_bias && j->plan.balance == BALANCE_NONE)
+        text = arena_printf(a, "%s# Nothing keeps experts even: plan with --balance aux_loss or seq_aux_loss, as most training runs do.\n", text);
     for (int i = 0; i < env->n; i++)
         text = arena_printf(a, "%sexport %s=%s\n", text, env->arg[i].flag, env->arg[i].value);
     text = arena_printf(a,

@@ -136,6 +136,7 @@ static enum err read_same(struct reader *r)
     const char *text;
     for (int i = 0; i < megatron_n_same; i++) {
         TRY(value_of(&text, r, megatron_same[i].flag));
+        if (strcmp(megatron_same[i].key, "aux-loss-coeff") == 0 && megatron_balances_otherwise(r->args)) continue;
         if (text) put(r, megatron_same[i].key, text);
     }
     return OK;
@@ -153,6 +154,13 @@ static int row_fits(struct reader *r, const struct megatron_means *row, int mark
             if (strcmp(r->args->arg[k].flag, want.arg[i].flag) == 0) r->used[k] = 1;
     }
     return want.n;
+}
+
+/* Ways of keeping experts even that plans have not: they cost no time worth a prediction, and a note says so. */
+static void pass_over_balance(struct reader *r)
+{
+    for (int i = 0; i < r->args->n && megatron_balances_otherwise(r->args); i++)
+        if (strcmp(r->args->arg[i].flag, megatron_balance_flag) == 0) r->used[i] = 1;
 }
 
 static void read_means(struct reader *r)
@@ -403,6 +411,7 @@ enum err megatron_import(const char *(**flag)[2], int *n_flag, struct arena *a,
     TRY(read_gpus(&r));
     TRY(read_same(&r));
     read_means(&r);
+    pass_over_balance(&r);
     TRY(check_used(&r));
     TRY(read_layout(&r, layers, mtp, pp));
     TRY(read_recompute(&r));

@@ -1,5 +1,14 @@
 /* What an import says besides its plan. */
 #include "tools/megatron.h"
+#include <string.h>
+
+const char megatron_balance_flag[] = "--moe-router-load-balancing-type";
+
+int megatron_balances_otherwise(const struct megatron_args *args)
+{
+    const char *way = megatron_find(args, megatron_balance_flag);
+    return way && strcmp(way, "none") != 0 && strcmp(way, "aux_loss") != 0 && strcmp(way, "seq_aux_loss") != 0;
+}
 
 static int lacks(const struct megatron_args *args, const char *flag)
 {
@@ -19,5 +28,8 @@ int megatron_notes(const char *note[MEGATRON_NOTES], struct arena *a, const stru
         note[n++] = arena_printf(a, "no --expert-tensor-parallel-size: Megatron-LM takes tp, so etp is %d", p->etp);
     if (lacks(args, "--moe-token-dispatcher-type") && j->model.experts && p->ep > 1)
         note[n++] = "no --moe-token-dispatcher-type: Megatron-LM takes allgather";
+    if (megatron_balances_otherwise(args))
+        note[n++] = arena_printf(a, "%s %s: plans have aux_loss and seq_aux_loss, one at a time; taken as none", megatron_balance_flag,
+                                 cfg_shown(megatron_find(args, megatron_balance_flag)).text);
     return n;
 }
