@@ -268,7 +268,7 @@ static void answer_hits(struct hunt *h)
 {
     struct search_result *r = h->r;
     const double same_s = WITHIN * h->first_s[0];
-    qsort(h->found, (size_t)h->n_found, sizeof *h->found, found_order);
+    if (h->n_found) qsort(h->found, (size_t)h->n_found, sizeof *h->found, found_order);
     while (r->n_hit < h->n_found && (r->n_hit < h->top || h->found[r->n_hit].step_s <= same_s)) r->n_hit++;
     r->hit = arena_alloc(h->arena, (size_t)(r->n_hit + 1) * sizeof *r->hit);
     for (int i = 0; i < r->n_hit; i++) r->hit[i] = hit_of(h, &h->found[i]);

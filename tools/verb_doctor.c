@@ -5,6 +5,7 @@
 #include "tools/args.h"
 #include "tools/report.h"
 #include "tools/verb.h"
+#include <assert.h>
 #include <glob.h>
 #include <stddef.h>
 #include <unistd.h>
@@ -84,7 +85,9 @@ static const char *built_with(void)
 #endif
 }
 
-static int collect(struct doctor_check *to, struct arena *a)
+enum { DOCTOR_MOST = 6 + LEN(entries) + LEN(files) };
+
+static int collect(struct doctor_check to[DOCTOR_MOST], struct arena *a)
 {
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     const double memory_B = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -100,13 +103,14 @@ static int collect(struct doctor_check *to, struct arena *a)
     to[n++] = (struct doctor_check){ "built with", 1, built_with(), "" };
     to[n++] = (struct doctor_check){ "built-in files", cfg_embedded_n > 0, arena_printf(a, "%d", cfg_embedded_n),
                                      "list" };
+    assert(n == DOCTOR_MOST);
     return n;
 }
 
 enum err verb_doctor(int argc, char **argv, struct diag *d)
 {
     static const struct args_spec spec = { .verb = "doctor", .words = "", .what = "what this machine can do" };
-    struct doctor_check check[5 + LEN(entries) + LEN(files)];
+    struct doctor_check check[DOCTOR_MOST];
     struct arena a = { 0 };
     struct args args;
     enum err e = args_parse(&args, NULL, &spec, &a, argc, argv, d);
