@@ -149,18 +149,27 @@ static enum err train_piece(struct train *t, struct diag *d)
 
 /* ---- the run ---- */
 
-static enum err train_resume(struct train *t, struct diag *d)
+enum err train_check(const struct train_ask *ask, const struct job *j, struct diag *d)
 {
-    const struct checkpoint_file *c = t->ask->resume;
-    const int32_t wants = t->j->plan.optimizer;
+    const struct checkpoint_file *c = ask->resume;
+    TRY(data_check(ask->data, DATA_TRAIN, j->plan.seq, d));
+    if (ask->evals) TRY(data_check(ask->data, DATA_EVAL, j->plan.seq, d));
+    if (j->plan.packed) TRY(data_documents_check(ask->data, j->plan.eod, d));
     if (!c) return OK;
-    if (c->head.step >= t->ask->steps)
+    if (c->head.step >= ask->steps)
         return fail(d, ERR_CONFIG, "%.300s is at step %lld already, --steps is %lld: ask for more", c->dir,
-                    (long long)c->head.step, (long long)t->ask->steps);
-    if (c->head.step > 0 && wants == OPTIMIZER_ADAMW && c->head.optimizer != OPTIMIZER_ADAMW)
+                    (long long)c->head.step, (long long)ask->steps);
+    if (c->head.step > 0 && j->plan.optimizer == OPTIMIZER_ADAMW && c->head.optimizer != OPTIMIZER_ADAMW)
         return fail(d, ERR_CONFIG,
                     "%.300s holds no moments of adamw after its %lld steps: resume it with --optimizer sgd",
                     c->dir, (long long)c->head.step);
+    return OK;
+}
+
+static enum err train_resume(struct train *t, struct diag *d)
+{
+    const struct checkpoint_file *c = t->ask->resume;
+    if (!c) return OK;
     TRY(checkpoint_load(c, &t->state, t->j, d));
     t->has_state = 1;
     t->from = c->head.step;
@@ -171,7 +180,7 @@ static enum err train_resume(struct train *t, struct diag *d)
 static enum err train_open(struct train *t, struct diag *d)
 {
     const struct train_ask *ask = t->ask;
-    TRY(data_check(ask->data, DATA_TRAIN, t->j->plan.seq, d));
+    TRY(train_check(ask, t->j, d));
     if (ask->evals || ask->save_every > 0 || ask->resume) state_make(&t->state, t->kept, t->pr, t->j);
     TRY(train_resume(t, d));
     const size_t n = (size_t)(ask->steps - t->from);
@@ -179,7 +188,6 @@ static enum err train_open(struct train *t, struct diag *d)
     t->r->step = arena_alloc(t->a, (n + 1) * sizeof *t->r->step);
     t->r->eval = arena_alloc(t->a, (n + 1) * sizeof *t->r->eval);
     if (!ask->evals) return OK;
-    TRY(data_check(ask->data, DATA_EVAL, t->j->plan.seq, d));
     t->forward = arena_alloc(t->a, sizeof *t->forward);
     return train_forward_build(t->forward, t->a, t->j, d);
 }

@@ -35,6 +35,9 @@ struct train_result {
     float score_gap;                    /* the smallest */
 };
 
+/* What can be refused before anything is written or loaded: data too short or without documents, a checkpoint that is as far
+ * already, or lacks moments. train_run begins with it. */
+enum err train_check(const struct train_ask *ask, const struct job *j, struct diag *d);
 /* As exec_run; what was done before an error stands in `r`, and checkpoints stay. ERR_CONFIG: a resumed
  * checkpoint is not behind `steps`, or holds no state of the plan's optimizer; the data is too short. ERR_IO:
  * a checkpoint cannot be written. */

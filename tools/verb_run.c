@@ -223,15 +223,21 @@ static enum err prepare(struct run *r, struct arena *a, struct args *args, struc
     if (p->lr_steps == 0) p->lr_steps = f->steps;
     if (f->backend) TRY(backend_load(&r->on, backends[f->backend], d));
     TRY(open_data(&r->data, a, f, p, d));
-    TRY(save_directory(f->out, d));
-    TRY(keep_model(r, a, f->out, d));
     program_build(&r->pr, a, &r->job);
     r->u = arena_alloc(a, (size_t)r->pr.n_stage * sizeof *r->u);
     TRY(unroll_all(r->u, a, &r->pr, d));
     for (int s = 0; s < r->pr.n_stage; s++) unroll_plan(&r->u[s], a, &r->pr);
+    return unroll_check(r->u, &r->pr, 1, d);
+}
+
+/* After all that may be refused: what a run before this one left there stays until then. */
+static enum err open_out(struct run *r, struct arena *a, const struct run_flags *f, struct diag *d)
+{
+    TRY(train_check(&r->ask, &r->job, d));
+    TRY(save_directory(f->out, d));
+    TRY(keep_model(r, a, f->out, d));
     r->shared.shared = f->ranks_as;
     if (*f->record) TRY(record_open(&r->routes, &r->shared, &r->job, f->steps - (int)r->from.head.step, f->record, d));
-    TRY(unroll_check(r->u, &r->pr, 1, d));
     return run_log_open(&r->log, a, f->out, &r->job, r->from.head.step, f->steps, d);
 }
 
@@ -352,6 +358,9 @@ static enum err answer(struct arena *a, struct args *args, struct run_flags *f, 
     enum err e = prepare(r, a, args, f, d);
     if (e == OK) {
         ask_for(r, a, f);
+        e = open_out(r, a, f, d);
+    }
+    if (e == OK) {
         e = train_run(&r->r, a, &r->pr, r->u, &r->job, &r->ask, d);
     }
     if (run_log_close(&r->log, &closed) != OK && e == OK) *d = closed, e = ERR_IO;
