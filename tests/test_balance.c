@@ -4,6 +4,7 @@
 #include "kernels/route.h"
 #include "tests/numbers.h"
 #include "tests/parity.h"
+#include "tests/test.h"
 
 /* ---- the kernel ---- */
 
@@ -151,18 +152,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("balance");
-    TCase *t = tcase_create("balance");
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, values_by_hand);
-    tcase_add_test(t, scopes_are_the_rows_sequences);
-    tcase_add_test(t, gradients_are_slopes);
-    tcase_add_loop_test(t, folds_equal_one_rank, 0, LEN(folds));
-    tcase_add_test(t, it_keeps_experts_even);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { values_by_hand, 0 },
+        { scopes_are_the_rows_sequences, 0 },
+        { gradients_are_slopes, 0 },
+        { folds_equal_one_rank, LEN(folds) },
+        { it_keeps_experts_even, 0 },
+    };
+    return test_main_loops("balance", NULL, tests, LEN(tests), 120);
 }

@@ -265,22 +265,15 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("bf16");
-    TCase *t = tcase_create("parity");
-    tcase_add_unchecked_fixture(t, make_references, NULL);
-    tcase_set_timeout(t, 240);
-    tcase_add_loop_test(t, folds_add_little_to_bf16s_own_error, 0, (LEN(folds) - 1) / PARITY_STRIDE + 1);
-    tcase_add_test(t, two_runs_in_bf16_are_the_same_bits);
-    tcase_add_test(t, recorded_routing_does_not_depend_on_the_fold);
-    tcase_add_test(t, routing_of_another_run_is_refused);
-    tcase_add_test(t, conversions_round_to_nearest);
-    tcase_add_test(t, halves_are_the_whole);
-    tcase_add_test(t, masters_in_halves_step_alike);
-    tcase_add_test(t, master_weights_keep_small_steps);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { folds_add_little_to_bf16s_own_error, (LEN(folds) - 1) / PARITY_STRIDE + 1 },
+        { two_runs_in_bf16_are_the_same_bits, 0 },
+        { recorded_routing_does_not_depend_on_the_fold, 0 },
+        { routing_of_another_run_is_refused, 0 },
+        { conversions_round_to_nearest, 0 },
+        { halves_are_the_whole, 0 },
+        { masters_in_halves_step_alike, 0 },
+        { master_weights_keep_small_steps, 0 },
+    };
+    return test_main_loops("bf16", make_references, tests, LEN(tests), 240);
 }

@@ -260,23 +260,17 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("build");
-    TCase *c = tcase_create("build");
-    tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, flop_equals_the_closed_form, 0, LEN(plans));
-    tcase_add_loop_test(c, parameters_equal_the_closed_form, 0, LEN(plans));
-    tcase_add_loop_test(c, slices_fill_the_buckets, 0, LEN(plans));
-    tcase_add_loop_test(c, every_op_is_complete_and_has_its_group, 0, LEN(plans));
-    tcase_add_test(c, layers_are_cut);
-    tcase_add_test(c, models_that_cannot_run_are_refused);
-    tcase_add_test(c, dispatched_rows_do_not_shrink_with_ep);
-    tcase_add_loop_test(c, kv_heads_are_whole, 0, 6);
-    tcase_add_loop_test(c, tables_and_mtp_stand_on_their_stages, 0, LEN(ends));
-    tcase_add_test(c, boundaries_behind_mtp_carry_all_states);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { flop_equals_the_closed_form, LEN(plans) },
+        { parameters_equal_the_closed_form, LEN(plans) },
+        { slices_fill_the_buckets, LEN(plans) },
+        { every_op_is_complete_and_has_its_group, LEN(plans) },
+        { layers_are_cut, 0 },
+        { models_that_cannot_run_are_refused, 0 },
+        { dispatched_rows_do_not_shrink_with_ep, 0 },
+        { kv_heads_are_whole, 6 },
+        { tables_and_mtp_stand_on_their_stages, LEN(ends) },
+        { boundaries_behind_mtp_carry_all_states, 0 },
+    };
+    return test_main_loops("build", NULL, tests, LEN(tests), 120);
 }

@@ -132,18 +132,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("case");
-    TCase *all = tcase_create("case");
-    tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, states_follow_both_folds, 0, LEN(folds));
-    tcase_add_test(all, micro_batches_do_not_add_up);
-    tcase_add_test(all, core_attention_has_nothing_to_save);
-    tcase_add_test(all, moe_act_before_up_projection);
-    tcase_add_test(all, utilisation_of_the_dense_peak);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { states_follow_both_folds, LEN(folds) },
+        { micro_batches_do_not_add_up, 0 },
+        { core_attention_has_nothing_to_save, 0 },
+        { moe_act_before_up_projection, 0 },
+        { utilisation_of_the_dense_peak, 0 },
+    };
+    return test_main_loops("case", NULL, tests, LEN(tests), 120);
 }

@@ -357,19 +357,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("checkpoint");
-    TCase *t = tcase_create("checkpoint");
-    tcase_set_timeout(t, 240);
-    tcase_add_loop_test(t, another_plan_reads_the_same_numbers, 0, LEN(pairs));
-    tcase_add_test(t, broken_checkpoints_are_refused);
-    tcase_add_test(t, names_are_read_as_they_are_written);
-    tcase_add_test(t, a_writer_that_dies_between_shards_leaves_the_one_before);
-    tcase_add_test(t, a_run_that_is_killed_goes_on);
-    tcase_add_test(t, a_checkpoint_that_cannot_be_written_leaves_the_one_before);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { another_plan_reads_the_same_numbers, LEN(pairs) },
+        { broken_checkpoints_are_refused, 0 },
+        { names_are_read_as_they_are_written, 0 },
+        { a_writer_that_dies_between_shards_leaves_the_one_before, 0 },
+        { a_run_that_is_killed_goes_on, 0 },
+        { a_checkpoint_that_cannot_be_written_leaves_the_one_before, 0 },
+    };
+    return test_main_loops("checkpoint", NULL, tests, LEN(tests), 240);
 }

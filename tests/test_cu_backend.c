@@ -3,6 +3,7 @@
 #include "exec/verify.h"
 #include "tests/device.h"
 #include "tests/parity.h"
+#include "tests/test.h"
 
 extern const struct backend backend_module;     /* exec/backend_cuda.c */
 static struct verify v;
@@ -61,15 +62,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cu_backend");
-    TCase *all = tcase_create("cu_backend");
-    tcase_set_timeout(all, 300);
-    tcase_add_loop_test(all, every_op_agrees_with_the_cpu, 0, (int)(sizeof folds / sizeof folds[0]));
-    tcase_add_loop_test(all, runs_lose_as_the_cpu_does, 0, 1);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { every_op_agrees_with_the_cpu, (int)(sizeof folds / sizeof folds[0]) },
+        { runs_lose_as_the_cpu_does, 1 },
+    };
+    return test_main_loops("cu_backend", NULL, tests, LEN(tests), 300);
 }

@@ -416,25 +416,19 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("dispatch");
-    TCase *all = tcase_create("dispatch");
-    tcase_set_timeout(all, 120);
-    tcase_add_test(all, targets_of_deepseek);
-    tcase_add_test(all, targets_are_those_counted);
-    tcase_add_test(all, published_kernels);
-    tcase_add_test(all, bytes_by_hand);
-    tcase_add_test(all, gathered_bytes_by_hand);
-    tcase_add_test(all, gathered_time_by_hand);
-    tcase_add_loop_test(all, experts_do_the_same, 0, LEN(plans));
-    tcase_add_test(all, programs_are_sound);
-    tcase_add_test(all, buffers_of_dispatchers);
-    tcase_add_test(all, exchanges_wait_for_compute);
-    tcase_add_test(all, queues_between_domains);
-    tcase_add_test(all, other_refusals);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { targets_of_deepseek, 0 },
+        { targets_are_those_counted, 0 },
+        { published_kernels, 0 },
+        { bytes_by_hand, 0 },
+        { gathered_bytes_by_hand, 0 },
+        { gathered_time_by_hand, 0 },
+        { experts_do_the_same, LEN(plans) },
+        { programs_are_sound, 0 },
+        { buffers_of_dispatchers, 0 },
+        { exchanges_wait_for_compute, 0 },
+        { queues_between_domains, 0 },
+        { other_refusals, 0 },
+    };
+    return test_main_loops("dispatch", NULL, tests, LEN(tests), 120);
 }

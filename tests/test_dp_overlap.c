@@ -120,18 +120,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("dp_overlap");
-    TCase *c = tcase_create("dp_overlap");
-    tcase_set_timeout(c, 120);
-    tcase_add_loop_test(c, gathers_go_under_the_first_forward, 0, LEN(plans));
-    tcase_add_loop_test(c, what_is_gathered_is_read_later, 0, LEN(plans));
-    tcase_add_loop_test(c, both_clocks_agree, 0, LEN(plans));
-    tcase_add_loop_test(c, what_is_hidden_was_there, 0, LEN(plans));
-    tcase_add_test(c, run_refuses);
-    suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { gathers_go_under_the_first_forward, LEN(plans) },
+        { what_is_gathered_is_read_later, LEN(plans) },
+        { both_clocks_agree, LEN(plans) },
+        { what_is_hidden_was_there, LEN(plans) },
+        { run_refuses, 0 },
+    };
+    return test_main_loops("dp_overlap", NULL, tests, LEN(tests), 120);
 }

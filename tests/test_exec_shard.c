@@ -2,6 +2,7 @@
  * the host. Sharded runs equal one rank; a run that puts things on the host is the run that does not, to the bit. */
 #include "exec/checkpoint.h"
 #include "tests/parity.h"
+#include "tests/test.h"
 
 /* ---- cut over replicas ---- */
 
@@ -99,16 +100,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("exec_shard");
-    TCase *t = tcase_create("exec_shard");
-    tcase_add_unchecked_fixture(t, make_references, NULL);
-    tcase_set_timeout(t, 240);
-    tcase_add_loop_test(t, cut_parameters_equal_one_rank, 0, 2 * LEN(cut));
-    tcase_add_loop_test(t, what_waits_on_the_host_comes_back, 0, LEN(away));
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { cut_parameters_equal_one_rank, 2 * LEN(cut) },
+        { what_waits_on_the_host_comes_back, LEN(away) },
+    };
+    return test_main_loops("exec_shard", make_references, tests, LEN(tests), 240);
 }

@@ -2,6 +2,7 @@
  * kernel (an expert gradient scaled by 1/ep, which only SGD's losses show), in the run (capacity, a rank that
  * fails, a rank that does not come). A run never hangs, and what the executor does not run it refuses. */
 #include "tests/parity.h"
+#include "tests/test.h"
 #include <unistd.h>
 
 static void has(const char *text, const char *part)
@@ -305,25 +306,19 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("fault");
-    TCase *t = tcase_create("fault");
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, a_forward_of_another_micro_batch);
-    tcase_add_test(t, a_backward_before_its_forward);
-    tcase_add_test(t, a_missing_read);
-    tcase_add_test(t, a_hidden_read_finds_poison);
-    tcase_add_test(t, a_missing_residual);
-    tcase_add_test(t, a_short_buffer);
-    tcase_add_test(t, a_short_buffer_in_the_plan_of_offsets);
-    tcase_add_test(t, an_expert_gradient_scaled_by_ep);
-    tcase_add_test(t, capacity_overflow_names_rank_layer_rows_and_factor);
-    tcase_add_loop_test(t, a_failing_rank_ends_the_run_with_its_own_words, 0, LEN(failing));
-    tcase_add_test(t, a_late_rank_is_named);
-    tcase_add_test(t, what_the_executor_does_not_run_is_refused);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { a_forward_of_another_micro_batch, 0 },
+        { a_backward_before_its_forward, 0 },
+        { a_missing_read, 0 },
+        { a_hidden_read_finds_poison, 0 },
+        { a_missing_residual, 0 },
+        { a_short_buffer, 0 },
+        { a_short_buffer_in_the_plan_of_offsets, 0 },
+        { an_expert_gradient_scaled_by_ep, 0 },
+        { capacity_overflow_names_rank_layer_rows_and_factor, 0 },
+        { a_failing_rank_ends_the_run_with_its_own_words, LEN(failing) },
+        { a_late_rank_is_named, 0 },
+        { what_the_executor_does_not_run_is_refused, 0 },
+    };
+    return test_main_loops("fault", NULL, tests, LEN(tests), 120);
 }

@@ -3,6 +3,7 @@
  * XENT reads; the change that backward predicts is the sum of gradient times the change that floats really
  * made. */
 #include "tests/parity.h"
+#include "tests/test.h"
 
 /* What the launchers and hooks of this file share with a test; one rank, one thread at a time. */
 static struct watch {
@@ -121,14 +122,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("gradient");
-    TCase *t = tcase_create("gradient");
-    tcase_set_timeout(t, 240);
-    tcase_add_loop_test(t, backward_is_the_derivative_of_forward, 0, LEN(family));
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { backward_is_the_derivative_of_forward, LEN(family) },
+    };
+    return test_main_loops("gradient", NULL, tests, LEN(tests), 240);
 }

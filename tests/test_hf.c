@@ -311,19 +311,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("hf");
-    TCase *t = tcase_create("hf");
-    tcase_set_timeout(t, 240);
-    tcase_add_loop_test(t, what_was_read_is_written_back, 0, LEN(models));
-    tcase_add_loop_test(t, what_was_never_theirs_is_written_too, 0, LEN(models));
-    tcase_add_loop_test(t, logits_and_gradients_are_pytorchs, 0, LEN(models) * LEN(plans));
-    tcase_add_loop_test(t, an_upcycled_model_begins_at_its_parents_loss, 0, LEN(upcycled));
-    tcase_add_test(t, wrong_checkpoints_are_refused);
-    tcase_add_test(t, a_conversion_that_no_host_holds);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { what_was_read_is_written_back, LEN(models) },
+        { what_was_never_theirs_is_written_too, LEN(models) },
+        { logits_and_gradients_are_pytorchs, LEN(models) * LEN(plans) },
+        { an_upcycled_model_begins_at_its_parents_loss, LEN(upcycled) },
+        { wrong_checkpoints_are_refused, 0 },
+        { a_conversion_that_no_host_holds, 0 },
+    };
+    return test_main_loops("hf", NULL, tests, LEN(tests), 240);
 }

@@ -560,33 +560,27 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("load");
-    TCase *all = tcase_create("load");
-    tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, loads_are_spelled_as_in_published_runs, 0, LEN(spelled));
-    tcase_add_loop_test(all, other_loads_are_refused, 0, LEN(refused));
-    tcase_add_test(all, loads_need_what_they_are_for);
-    tcase_add_test(all, zipf_by_hand);
-    tcase_add_test(all, no_token_picks_an_expert_twice);
-    tcase_add_test(all, gamma_quantiles);
-    tcase_add_loop_test(all, rows_are_conserved, 0, LEN(shapes));
-    tcase_add_test(all, skew_is_monotone);
-    tcase_add_loop_test(all, even_loads_change_nothing, 0, LEN(even_loads));
-    tcase_add_test(all, uneven_experts_are_padded_each);
-    tcase_add_test(all, padding_of_a_whole_plan);
-    tcase_add_loop_test(all, recorded_by_hand, 0, LEN(recordings));
-    tcase_add_loop_test(all, other_recordings_are_refused, 0, LEN(no_recordings));
-    tcase_add_loop_test(all, a_formula_recorded_is_the_formula, 0, LEN(formulas));
-    tcase_add_test(all, full_experts_drop);
-    tcase_add_test(all, capacity_in_programs);
-    tcase_add_loop_test(all, formula_and_sweep_agree, 0, LEN(grids));
-    tcase_add_loop_test(all, skew_costs_time_and_memory, 0, 3);
-    tcase_add_test(all, capacity_that_overflows);
-    tcase_add_test(all, a_budget_that_a_captured_step_overflows);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { loads_are_spelled_as_in_published_runs, LEN(spelled) },
+        { other_loads_are_refused, LEN(refused) },
+        { loads_need_what_they_are_for, 0 },
+        { zipf_by_hand, 0 },
+        { no_token_picks_an_expert_twice, 0 },
+        { gamma_quantiles, 0 },
+        { rows_are_conserved, LEN(shapes) },
+        { skew_is_monotone, 0 },
+        { even_loads_change_nothing, LEN(even_loads) },
+        { uneven_experts_are_padded_each, 0 },
+        { padding_of_a_whole_plan, 0 },
+        { recorded_by_hand, LEN(recordings) },
+        { other_recordings_are_refused, LEN(no_recordings) },
+        { a_formula_recorded_is_the_formula, LEN(formulas) },
+        { full_experts_drop, 0 },
+        { capacity_in_programs, 0 },
+        { formula_and_sweep_agree, LEN(grids) },
+        { skew_costs_time_and_memory, 3 },
+        { capacity_that_overflows, 0 },
+        { a_budget_that_a_captured_step_overflows, 0 },
+    };
+    return test_main_loops("load", NULL, tests, LEN(tests), 120);
 }

@@ -360,23 +360,17 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("memory");
-    TCase *all = tcase_create("memory");
-    tcase_set_timeout(all, 120);
-    tcase_add_test(all, vocabulary);
-    tcase_add_test(all, dense_layer);
-    tcase_add_test(all, dense_layer_of_405b);
-    tcase_add_loop_test(all, latent_attention_and_experts, 0, LEN(moe_row));
-    tcase_add_test(all, computed_again_or_kept);
-    tcase_add_test(all, states);
-    tcase_add_test(all, dummy_gradients_and_workspaces);
-    tcase_add_test(all, tables_and_gathered_input);
-    tcase_add_test(all, cross_entropy);
-    tcase_add_test(all, micro_batches_in_flight);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { vocabulary, 0 },
+        { dense_layer, 0 },
+        { dense_layer_of_405b, 0 },
+        { latent_attention_and_experts, LEN(moe_row) },
+        { computed_again_or_kept, 0 },
+        { states, 0 },
+        { dummy_gradients_and_workspaces, 0 },
+        { tables_and_gathered_input, 0 },
+        { cross_entropy, 0 },
+        { micro_batches_in_flight, 0 },
+    };
+    return test_main_loops("memory", NULL, tests, LEN(tests), 120);
 }

@@ -332,14 +332,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("mutated");
-    TCase *all = tcase_create("mutated");
-    tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, two_hundred_each, 0, LEN(row));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { two_hundred_each, LEN(row) },
+    };
+    return test_main_loops("mutated", NULL, tests, LEN(tests), 120);
 }

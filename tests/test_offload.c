@@ -259,25 +259,19 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("offload");
-    TCase *all = tcase_create("offload");
-    tcase_set_timeout(all, 120);
-    tcase_add_test(all, bytes_of_layers);
-    tcase_add_test(all, memory_of_layers);
-    tcase_add_test(all, link_is_waited_for);
-    tcase_add_test(all, bytes_of_modules);
-    tcase_add_test(all, bytes_of_experts);
-    tcase_add_test(all, host_of_a_pipeline);
-    tcase_add_test(all, host_is_too_small);
-    tcase_add_test(all, optimizer_on_host);
-    tcase_add_loop_test(all, programs_are_sound, 0, LEN(sound));
-    tcase_add_test(all, slow_links_are_sound);
-    tcase_add_test(all, slower_ops_never_help);
-    tcase_add_test(all, refusals);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { bytes_of_layers, 0 },
+        { memory_of_layers, 0 },
+        { link_is_waited_for, 0 },
+        { bytes_of_modules, 0 },
+        { bytes_of_experts, 0 },
+        { host_of_a_pipeline, 0 },
+        { host_is_too_small, 0 },
+        { optimizer_on_host, 0 },
+        { programs_are_sound, LEN(sound) },
+        { slow_links_are_sound, 0 },
+        { slower_ops_never_help, 0 },
+        { refusals, 0 },
+    };
+    return test_main_loops("offload", NULL, tests, LEN(tests), 120);
 }

@@ -286,21 +286,15 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("packed");
-    TCase *t = tcase_create("packed");
-    tcase_set_timeout(t, 120);
-    tcase_add_test(t, documents_of_a_text_end_with_a_token);
-    tcase_add_test(t, documents_of_an_index_are_its);
-    tcase_add_loop_test(t, a_document_does_not_see_its_neighbours, 0, LEN(alone));
-    tcase_add_loop_test(t, a_document_is_the_same_wherever_it_stands, 0, LEN(alone));
-    tcase_add_loop_test(t, a_fold_equals_one_rank, 0, 2 * ((LEN(folds) - 1) / PARITY_STRIDE + 1));
-    tcase_add_test(t, work_is_the_documents);
-    tcase_add_test(t, padding_never_rounds_down);
-    tcase_add_test(t, nonsense_is_refused);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { documents_of_a_text_end_with_a_token, 0 },
+        { documents_of_an_index_are_its, 0 },
+        { a_document_does_not_see_its_neighbours, LEN(alone) },
+        { a_document_is_the_same_wherever_it_stands, LEN(alone) },
+        { a_fold_equals_one_rank, 2 * ((LEN(folds) - 1) / PARITY_STRIDE + 1) },
+        { work_is_the_documents, 0 },
+        { padding_never_rounds_down, 0 },
+        { nonsense_is_refused, 0 },
+    };
+    return test_main_loops("packed", NULL, tests, LEN(tests), 120);
 }

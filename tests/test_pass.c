@@ -297,19 +297,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("pass");
-    TCase *all = tcase_create("pass");
-    tcase_set_timeout(all, 120);
-    tcase_add_test(all, algebra);
-    tcase_add_loop_test(all, blocks_make_a_chunk, 0, LEN(block_jobs));
-    tcase_add_test(all, larger_buffers_never_help);
-    tcase_add_loop_test(all, recompute_drops_what_it_names, 0, LEN(dropped));
-    tcase_add_test(all, full_recompute_keeps_inputs);
-    tcase_add_loop_test(all, pairs_are_live_bytes, 0, LEN(live_jobs));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { algebra, 0 },
+        { blocks_make_a_chunk, LEN(block_jobs) },
+        { larger_buffers_never_help, 0 },
+        { recompute_drops_what_it_names, LEN(dropped) },
+        { full_recompute_keeps_inputs, 0 },
+        { pairs_are_live_bytes, LEN(live_jobs) },
+    };
+    return test_main_loops("pass", NULL, tests, LEN(tests), 120);
 }

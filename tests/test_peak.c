@@ -142,17 +142,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("peak");
-    TCase *all = tcase_create("peak");
-    tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, measured_peaks, 0, LEN(peak));
-    tcase_add_test(all, deepseek_v3_on_256);
-    tcase_add_loop_test(all, other_measured_rows, 0, LEN(other));
-    tcase_add_loop_test(all, holds_are_sound, 0, LEN(held));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { measured_peaks, LEN(peak) },
+        { deepseek_v3_on_256, 0 },
+        { other_measured_rows, LEN(other) },
+        { holds_are_sound, LEN(held) },
+    };
+    return test_main_loops("peak", NULL, tests, LEN(tests), 120);
 }

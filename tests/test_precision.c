@@ -169,18 +169,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("precision");
-    TCase *all = tcase_create("precision");
-    tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, weights_and_their_copies, 0, LEN(weights));
-    tcase_add_loop_test(all, states_by_option, 0, LEN(states));
-    tcase_add_loop_test(all, gathers_of_primary_weights, 0, 4);
-    tcase_add_test(all, counts_are_padded_by_expert);
-    tcase_add_loop_test(all, padding_costs_memory_and_flop, 0, LEN(paddings));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { weights_and_their_copies, LEN(weights) },
+        { states_by_option, LEN(states) },
+        { gathers_of_primary_weights, 4 },
+        { counts_are_padded_by_expert, 0 },
+        { padding_costs_memory_and_flop, LEN(paddings) },
+    };
+    return test_main_loops("precision", NULL, tests, LEN(tests), 120);
 }

@@ -176,19 +176,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("predict");
-    TCase *all = tcase_create("predict");
-    tcase_set_timeout(all, 300);
-    tcase_add_loop_test(all, memory_is_what_is_counted, 0, LEN(jobs));
-    tcase_add_loop_test(all, alive_at_the_peak, 0, LEN(jobs));
-    tcase_add_loop_test(all, rates_follow_from_the_step, 0, LEN(jobs));
-    tcase_add_test(all, no_has_its_numbers);
-    tcase_add_test(all, uneven_stages_hold_their_own_layers);
-    tcase_add_loop_test(all, published_runs, 0, LEN(published));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { memory_is_what_is_counted, LEN(jobs) },
+        { alive_at_the_peak, LEN(jobs) },
+        { rates_follow_from_the_step, LEN(jobs) },
+        { no_has_its_numbers, 0 },
+        { uneven_stages_hold_their_own_layers, 0 },
+        { published_runs, LEN(published) },
+    };
+    return test_main_loops("predict", NULL, tests, LEN(tests), 300);
 }

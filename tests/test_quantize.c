@@ -294,24 +294,18 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("quantize");
-    TCase *all = tcase_create("quantize");
-    tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, model_flop_is_that_of_bf16, 0, LEN(lows));
-    tcase_add_loop_test(all, products_read_copies, 0, LEN(lows));
-    tcase_add_test(all, layers_at_the_ends_stay_high);
-    tcase_add_loop_test(all, copies_are_made_once_and_read, 0, LEN(lows));
-    tcase_add_test(all, norms_and_activations_may_quantize);
-    tcase_add_loop_test(all, what_is_read_was_written, 0, LEN(lows));
-    tcase_add_loop_test(all, expert_inputs_are_kept_in_low_precision, 0, 4);
-    tcase_add_test(all, gathers_over_tp_send_copies);
-    tcase_add_loop_test(all, sweep_equals_max_plus, 0, LEN(lows));
-    tcase_add_test(all, search_keeps_the_precision);
-    tcase_add_test(all, search_refuses_high_layers);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { model_flop_is_that_of_bf16, LEN(lows) },
+        { products_read_copies, LEN(lows) },
+        { layers_at_the_ends_stay_high, 0 },
+        { copies_are_made_once_and_read, LEN(lows) },
+        { norms_and_activations_may_quantize, 0 },
+        { what_is_read_was_written, LEN(lows) },
+        { expert_inputs_are_kept_in_low_precision, 4 },
+        { gathers_over_tp_send_copies, 0 },
+        { sweep_equals_max_plus, LEN(lows) },
+        { search_keeps_the_precision, 0 },
+        { search_refuses_high_layers, 0 },
+    };
+    return test_main_loops("quantize", NULL, tests, LEN(tests), 120);
 }

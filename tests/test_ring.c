@@ -122,17 +122,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("ring");
-    TCase *t = tcase_create("ring");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, a_ring_equals_one_rank, 0, 2 * ((LEN(folds) - 1) / PARITY_STRIDE + 1));
-    tcase_add_test(t, blocks_share_the_work);
-    tcase_add_test(t, rings_without_windows_are_refused_by_name);
-    tcase_add_test(t, a_ring_shifts_as_often_as_it_must);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { a_ring_equals_one_rank, 2 * ((LEN(folds) - 1) / PARITY_STRIDE + 1) },
+        { blocks_share_the_work, 0 },
+        { rings_without_windows_are_refused_by_name, 0 },
+        { a_ring_shifts_as_often_as_it_must, 0 },
+    };
+    return test_main_loops("ring", NULL, tests, LEN(tests), 120);
 }

@@ -2,6 +2,7 @@
  * random; an answer is what predict says of its plans, the same for any number of threads. */
 #include "sim/search.h"
 #include "tests/setting.h"
+#include "tests/test.h"
 
 /* ---- pruned against brute force ---- */
 
@@ -303,18 +304,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("search");
-    TCase *all = tcase_create("search");
-    tcase_set_timeout(all, 600);
-    tcase_add_loop_test(all, pruned_is_brute_force, 0, PRUNED);
-    tcase_add_loop_test(all, hits_are_predictions_and_repeat, 0, LEN(answers));
-    tcase_add_loop_test(all, a_cut_search_says_its_gap, 0, LEN(answers));
-    tcase_add_test(all, grids_are_accounted_for);
-    tcase_add_loop_test(all, refused_in_words, 0, LEN(refused));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { pruned_is_brute_force, PRUNED },
+        { hits_are_predictions_and_repeat, LEN(answers) },
+        { a_cut_search_says_its_gap, LEN(answers) },
+        { grids_are_accounted_for, 0 },
+        { refused_in_words, LEN(refused) },
+    };
+    return test_main_loops("search", NULL, tests, LEN(tests), 600);
 }

@@ -3,6 +3,7 @@
 #include "sim/search_bound.h"
 #include "sim/search_live.h"
 #include "tests/setting.h"
+#include "tests/test.h"
 
 /* ---- bounds ---- */
 
@@ -138,15 +139,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("search_bound");
-    TCase *all = tcase_create("search_bound");
-    tcase_set_timeout(all, 600);
-    tcase_add_loop_test(all, bounds_hold, 0, LEN(bounded));
-    tcase_add_loop_test(all, blocks_see_their_keys, 0, 2);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { bounds_hold, LEN(bounded) },
+        { blocks_see_their_keys, 2 },
+    };
+    return test_main_loops("search_bound", NULL, tests, LEN(tests), 600);
 }

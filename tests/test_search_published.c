@@ -39,14 +39,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("search_published");
-    TCase *all = tcase_create("search_published");
-    tcase_set_timeout(all, 600);
-    tcase_add_loop_test(all, best_plans_are_near_published_runs, 0, SEARCHES);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { best_plans_are_near_published_runs, SEARCHES },
+    };
+    return test_main_loops("search_published", NULL, tests, LEN(tests), 600);
 }

@@ -251,16 +251,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("search_space");
-    TCase *all = tcase_create("search_space");
-    tcase_set_timeout(all, 600);
-    tcase_add_loop_test(all, counts_of_real_models, 0, LEN(counted));
-    tcase_add_loop_test(all, counts_are_what_passes, 0, LEN(small));
-    tcase_add_loop_test(all, refusals_are_plan_checks, 0, 3);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { counts_of_real_models, LEN(counted) },
+        { counts_are_what_passes, LEN(small) },
+        { refusals_are_plan_checks, 3 },
+    };
+    return test_main_loops("search_space", NULL, tests, LEN(tests), 600);
 }

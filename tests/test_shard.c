@@ -221,22 +221,16 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("shard");
-    TCase *all = tcase_create("shard");
-    tcase_set_timeout(all, 120);
-    tcase_add_test(all, bytes_of_a_dense_model);
-    tcase_add_test(all, memory_of_a_dense_model);
-    tcase_add_test(all, units_take_turns);
-    tcase_add_test(all, experts_over_their_own_replicas);
-    tcase_add_test(all, low_precision);
-    tcase_add_loop_test(all, programs_are_sound, 0, LEN(sound));
-    tcase_add_test(all, slow_links_are_sound);
-    tcase_add_test(all, slower_ops_never_help);
-    tcase_add_test(all, refusals);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { bytes_of_a_dense_model, 0 },
+        { memory_of_a_dense_model, 0 },
+        { units_take_turns, 0 },
+        { experts_over_their_own_replicas, 0 },
+        { low_precision, 0 },
+        { programs_are_sound, LEN(sound) },
+        { slow_links_are_sound, 0 },
+        { slower_ops_never_help, 0 },
+        { refusals, 0 },
+    };
+    return test_main_loops("shard", NULL, tests, LEN(tests), 120);
 }

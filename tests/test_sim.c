@@ -424,23 +424,17 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("sim");
-    TCase *all = tcase_create("sim");
-    tcase_set_timeout(all, 600);
-    tcase_add_test(all, every_toy_schedule);
-    tcase_add_test(all, bubble_of_1f1b);
-    tcase_add_test(all, longer_ops_never_shorten_a_step);
-    tcase_add_loop_test(all, real_plans, 0, LEN(jobs));
-    tcase_add_loop_test(all, real_plans_random_durations, 0, LEN(jobs));
-    tcase_add_loop_test(all, every_rank_is_its_class, 0, 6);
-    tcase_add_loop_test(all, ranks_under_a_load, 0, LEN(load_jobs));
-    tcase_add_loop_test(all, lines_sum_to_the_step, 0, LEN(jobs));
-    tcase_add_loop_test(all, spans_of_a_stream_do_not_overlap, 0, LEN(jobs));
-    tcase_add_loop_test(all, ops_count_the_models_flop, 0, LEN(jobs));
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { every_toy_schedule, 0 },
+        { bubble_of_1f1b, 0 },
+        { longer_ops_never_shorten_a_step, 0 },
+        { real_plans, LEN(jobs) },
+        { real_plans_random_durations, LEN(jobs) },
+        { every_rank_is_its_class, 6 },
+        { ranks_under_a_load, LEN(load_jobs) },
+        { lines_sum_to_the_step, LEN(jobs) },
+        { spans_of_a_stream_do_not_overlap, LEN(jobs) },
+        { ops_count_the_models_flop, LEN(jobs) },
+    };
+    return test_main_loops("sim", NULL, tests, LEN(tests), 600);
 }

@@ -271,19 +271,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("sim_heap");
-    TCase *all = tcase_create("sim_heap");
-    tcase_set_timeout(all, 60);
-    tcase_add_loop_test(all, embedded_plans, 0, LEN(plans));
-    tcase_add_test(all, every_toy_schedule);
-    tcase_add_loop_test(all, alone_on_its_links, 0, 3);
-    tcase_add_loop_test(all, shares_by_hand, 0, LEN(hands));
-    tcase_add_loop_test(all, messages_by_hand, 0, 2);
-    tcase_add_loop_test(all, never_earlier, 0, 3);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed > 0;
+    const struct test_loop tests[] = {
+        { embedded_plans, LEN(plans) },
+        { every_toy_schedule, 0 },
+        { alone_on_its_links, 3 },
+        { shares_by_hand, LEN(hands) },
+        { messages_by_hand, 2 },
+        { never_earlier, 3 },
+    };
+    return test_main_loops("sim_heap", NULL, tests, LEN(tests), 60);
 }

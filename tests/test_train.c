@@ -242,18 +242,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("train");
-    TCase *t = tcase_create("train");
-    tcase_set_timeout(t, 240);
-    tcase_add_loop_test(t, a_resumed_run_is_the_run, 0, LEN(pairs));
-    tcase_add_loop_test(t, evaluation_is_the_loss_of_training, 0, LEN(pairs));
-    tcase_add_test(t, a_loss_that_is_no_number_ends_the_run_and_keeps_what_was);
-    tcase_add_test(t, a_resumed_run_knows_tokens_not_sequences);
-    tcase_add_test(t, what_cannot_be_resumed_is_refused);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { a_resumed_run_is_the_run, LEN(pairs) },
+        { evaluation_is_the_loss_of_training, LEN(pairs) },
+        { a_loss_that_is_no_number_ends_the_run_and_keeps_what_was, 0 },
+        { a_resumed_run_knows_tokens_not_sequences, 0 },
+        { what_cannot_be_resumed_is_refused, 0 },
+    };
+    return test_main_loops("train", NULL, tests, LEN(tests), 240);
 }

@@ -2,6 +2,7 @@
  * model, a kernel with one wrong element is named, and what it does to later ops is not held against them. */
 #include "exec/verify.h"
 #include "tests/parity.h"
+#include "tests/test.h"
 
 static struct verify v;
 
@@ -83,16 +84,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *s = suite_create("verify");
-    TCase *t = tcase_create("verify");
-    tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, fast_kernels_agree, 0, LEN(folds));
-    tcase_add_test(t, one_wrong_element_is_found_and_does_not_spread);
-    tcase_add_test(t, not_a_number_is_a_difference);
-    suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    const int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    const struct test_loop tests[] = {
+        { fast_kernels_agree, LEN(folds) },
+        { one_wrong_element_is_found_and_does_not_spread, 0 },
+        { not_a_number_is_a_difference, 0 },
+    };
+    return test_main_loops("verify", NULL, tests, LEN(tests), 120);
 }
