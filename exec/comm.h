@@ -30,4 +30,12 @@ struct comm_ops {
     void (*say)(struct comm *c, const char *op);
 };
 
+/* Where the part of member n begins, parts one after the other. */
+static inline int64_t comm_before(const int64_t *part, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += part[i];
+    return sum;
+}
+
 #endif

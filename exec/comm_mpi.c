@@ -225,13 +225,6 @@ static enum err comm_mpi_meet(struct comm *c, enum call_kind kind, int64_t total
     return comm_mpi_agree(c, recv_B, d);
 }
 
-static int64_t comm_mpi_before(const int64_t *part, int n)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < n; i++) sum += part[i];
-    return sum;
-}
-
 static void comm_mpi_copy(void *to, const void *from, int64_t bytes)
 {
     if (bytes > 0 && to != from) memmove(to, from, (size_t)bytes);
@@ -252,7 +245,7 @@ static enum err comm_mpi_spread(struct comm *c, char *out, const void *in, const
 
 static enum err comm_mpi_gather(struct comm *c, void *out, const void *in, const int64_t *part_B, struct diag *d)
 {
-    TRY(comm_mpi_meet(c, CALL_GATHER, comm_mpi_before(part_B, c->room->n), NULL, NULL, d));
+    TRY(comm_mpi_meet(c, CALL_GATHER, comm_before(part_B, c->room->n), NULL, NULL, d));
     return comm_mpi_spread(c, out, in, part_B, d);
 }
 
@@ -280,14 +273,14 @@ static enum err comm_mpi_collect(struct comm *c, float *out, const float *in, co
     for (int i = 0; i < r->n; from += part_n[i++])
         TRY(comm_mpi_post(c, i, from, part_n[i] * (int64_t)sizeof *in, all + i * n, n * (int64_t)sizeof *all, d));
     TRY(comm_mpi_wait(c, d));
-    comm_mpi_sum(out, all, in + comm_mpi_before(part_n, c->me), n, c, max);
+    comm_mpi_sum(out, all, in + comm_before(part_n, c->me), n, c, max);
     free(all);
     return OK;
 }
 
 static enum err comm_mpi_scatter_sum(struct comm *c, float *out, const float *in, const int64_t *part_n, struct diag *d)
 {
-    TRY(comm_mpi_meet(c, CALL_SCATTER, comm_mpi_before(part_n, c->room->n), NULL, NULL, d));
+    TRY(comm_mpi_meet(c, CALL_SCATTER, comm_before(part_n, c->room->n), NULL, NULL, d));
     return comm_mpi_collect(c, out, in, part_n, 0, d);
 }
 

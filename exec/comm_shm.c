@@ -200,13 +200,6 @@ static enum err comm_shm_show(struct comm *c, enum call_kind kind, const void *d
     return comm_shm_agree(c, d);
 }
 
-static int64_t comm_shm_before(const int64_t *part, int n)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < n; i++) sum += part[i];
-    return sum;
-}
-
 static void comm_shm_copy(void *to, const void *from, int64_t bytes)
 {
     if (bytes > 0 && to != from) memcpy(to, from, (size_t)bytes);
@@ -239,7 +232,7 @@ static enum err comm_shm_gather(struct comm *c, void *out, const void *in, const
     const struct room *r = c->room;
     const void *seen;
     TRY(comm_shm_share(&seen, c, in, part_B[c->me], d));
-    TRY(comm_shm_show(c, CALL_GATHER, seen, comm_shm_before(part_B, r->n), d));
+    TRY(comm_shm_show(c, CALL_GATHER, seen, comm_before(part_B, r->n), d));
     char *to = out;
     for (int i = 0; i < r->n; to += part_B[i++]) comm_shm_copy(to, r->seat[i].data, part_B[i]);
     return comm_shm_meet(c, d);
@@ -265,11 +258,11 @@ static void comm_shm_reduce(float *to, const struct room *r, int64_t at, int64_t
 static enum err comm_shm_scatter_sum(struct comm *c, float *out, const float *in, const int64_t *part_n,
                                      struct diag *d)
 {
-    const int64_t n = comm_shm_before(part_n, c->room->n);
+    const int64_t n = comm_before(part_n, c->room->n);
     const void *seen;
     TRY(comm_shm_share(&seen, c, in, n * (int64_t)sizeof *in, d));
     TRY(comm_shm_show(c, CALL_SCATTER, seen, n, d));
-    comm_shm_reduce(out, c->room, comm_shm_before(part_n, c->me), part_n[c->me], 0);
+    comm_shm_reduce(out, c->room, comm_before(part_n, c->me), part_n[c->me], 0);
     return comm_shm_meet(c, d);
 }
 
@@ -308,13 +301,13 @@ static enum err comm_shm_all_to_all(struct comm *c, void *out, const int64_t *re
     const struct room *r = c->room;
     const void *seen;
     memcpy(r->seat[c->me].send_B, send_B, (size_t)r->n * sizeof *send_B);
-    TRY(comm_shm_share(&seen, c, in, comm_shm_before(send_B, r->n), d));
+    TRY(comm_shm_share(&seen, c, in, comm_before(send_B, r->n), d));
     TRY(comm_shm_show(c, CALL_ALL_TO_ALL, seen, 0, d));
     char *to = out;
     for (int i = 0; i < r->n; to += recv_B[i++]) {
         const struct seat *s = &r->seat[i];
         if (s->send_B[c->me] != recv_B[i]) return comm_shm_uneven(c, i, s->send_B[c->me], recv_B[i], d);
-        if (recv_B[i]) comm_shm_copy(to, s->data + comm_shm_before(s->send_B, c->me), recv_B[i]);
+        if (recv_B[i]) comm_shm_copy(to, s->data + comm_before(s->send_B, c->me), recv_B[i]);
     }
     return comm_shm_meet(c, d);
 }

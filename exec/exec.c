@@ -57,16 +57,24 @@ static void exec_find_least(struct exec_shared *x, struct arena *a)
 }
 
 /* What loss and gradient are means over, where they leave out documents' last tokens. */
-static void exec_count_loss(struct exec_shared *x, struct arena *a)
+static enum err exec_count_loss(struct exec_shared *x, struct arena *a, struct diag *d)
 {
     const struct plan *p = &x->j->plan;
-    if (!(p->packed >> PACKED_LOSS & 1)) return;
+    int64_t most = 0;
+    if (!(p->packed >> PACKED_LOSS & 1)) return OK;
     x->loss_tokens = arena_alloc(a, (size_t)x->ask->steps * sizeof *x->loss_tokens);
     for (int s = 0; s < x->ask->steps; s++) {
         const int64_t first = x->ask->first_seq + (int64_t)s * p->gbs;
         const int64_t n = data_loss_tokens(&x->data, (enum data_part)x->ask->part, p->eod, p->seq, first, p->gbs);
-        x->loss_tokens[s] = n > 0 ? n : 1;      /* none: the loss is 0 */
+        x->loss_tokens[s] = n > 0 ? n : 1;      /* none: the step's loss is 0 */
+        if (n > most) most = n;
     }
+    if (most == 0)
+        return fail(d, ERR_CONFIG,
+                    "every token of %d steps of %d sequences of %d ends a document, which packed loss leaves out: "
+                    "nothing to learn from; give the tokenizer's end token as --eod, or leave loss out of --packed",
+                    x->ask->steps, p->gbs, p->seq);
+    return OK;
 }
 
 /* A launcher's scratch holds what it sends in floats, once for each member at most of a dispatch: a few times what its
@@ -96,7 +104,7 @@ static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
     x->rank = arena_alloc(a, (size_t)x->n_rank * sizeof *x->rank);
     exec_find_least(x, a);
-    exec_count_loss(x, a);
+    TRY(exec_count_loss(x, a, d));
     for (int i = 0; i < x->n_rank; i++) TRY(exec_rank_open(&x->rank[i], x, a, i, d));
     return OK;
 }

@@ -9,7 +9,8 @@
 #include "models/unroll.h"
 
 /* loss, mtp_loss: means over the step's tokens; balance_loss: of routers, coefficients in it (plan.balance, z_loss), summed
- * over layers; what is trained is loss + model.mtp_weight mtp_loss + balance_loss. grad_norm: before clipping. step_s: from the last rank's end of the step before to the last rank's end. */
+ * over layers; what is trained is loss + model.mtp_weight mtp_loss + balance_loss. grad_norm: before clipping. step_s: from the last rank's end of the step before to the last rank's end; while a run
+ * goes on (report) as rank 0 sees it. */
 struct exec_step { double loss, mtp_loss, balance_loss, grad_norm, step_s; };
 struct exec_ask {
     int steps, iters_traced;                /* spans of the first iters_traced steps are kept (0: all)        */

@@ -128,7 +128,8 @@ enum err exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena
 
 void exec_rank_close(struct exec_rank *r)
 {
-    if (r->arena && r->x->ask->on) r->x->ask->on->arena_free(r->arena);
+    if (!r->arena) return;              /* not opened, when an earlier one failed */
+    if (r->x->ask->on) r->x->ask->on->arena_free(r->arena);
     else if (!r->x->ask->processes) free(r->arena);
     r->arena = NULL;
 }

@@ -6,21 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A test, `times` times with _i from 0 on; 0: once. */
-struct test_loop { const TTest *test; int times; };
-
-/* Runs the tests of one file, each in a process of its own, forked after `open` (NULL: nothing to make before); the
- * process's exit status. */
-static inline int test_main_loops(const char *name, void (*open)(void), const struct test_loop *loop, int n, double timeout_s)
+/* Runs the tests of `all`, each in a process of its own; the process's exit status. */
+static inline int test_case_main(TCase *all, const char *name, double timeout_s)
 {
     Suite *suite = suite_create(name);
-    TCase *all = tcase_create(name);
     tcase_set_timeout(all, timeout_s);
-    if (open) tcase_add_unchecked_fixture(all, open, NULL);
-    for (int i = 0; i < n; i++) {
-        if (loop[i].times) tcase_add_loop_test(all, loop[i].test, 0, loop[i].times);
-        else tcase_add_test(all, loop[i].test);
-    }
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
@@ -31,10 +21,24 @@ static inline int test_main_loops(const char *name, void (*open)(void), const st
 
 static inline int test_main(const char *name, const TTest *const *tests, int n, double timeout_s)
 {
-    struct test_loop loop[64] = { { NULL, 0 } };
-    ck_assert_int_le(n, LEN(loop));
-    for (int i = 0; i < n; i++) loop[i].test = tests[i];
-    return test_main_loops(name, NULL, loop, n, timeout_s);
+    TCase *all = tcase_create(name);
+    for (int i = 0; i < n; i++) tcase_add_test(all, tests[i]);
+    return test_case_main(all, name, timeout_s);
+}
+
+/* A test, `times` times with _i from 0 on; 0: once. */
+struct test_loop { const TTest *test; int times; };
+
+/* As test_main; `open` (NULL: nothing to make before) runs once, before the tests fork. */
+static inline int test_main_loops(const char *name, void (*open)(void), const struct test_loop *loop, int n,
+                                  double timeout_s)
+{
+    TCase *all = tcase_create(name);
+    if (open) tcase_add_unchecked_fixture(all, open, NULL);
+    for (int i = 0; i < n; i++)
+        if (loop[i].times) tcase_add_loop_test(all, loop[i].test, 0, loop[i].times);
+        else tcase_add_test(all, loop[i].test);
+    return test_case_main(all, name, timeout_s);
 }
 
 /* plan_read_job from flags such as "model tiny-moe system host gpus 4 ep 2". */

@@ -168,6 +168,12 @@ answers 0 "steps[].step steps[].loss steps[].grad_norm steps[].step_s steps[].to
 for f in plan.yaml trace.mft metrics.jsonl run.json; do [ -s here/$f ] || bad "run did not write $f"; done
 [ "$(wc -l <here/metrics.jsonl)" = 3 ] || bad "metrics.jsonl does not have a line a step"
 [ -z "$(ls here | grep '\.part$')" ] || bad "run left half-written files"
+"$moefold" run tiny-moe-8 --steps 1 --record-load /dev/full >out 2>err
+[ $? = 2 ] && grep -q "largest arena" out || bad "a run whose load cannot be saved does not say what it did"
+says "No space left"
+(ulimit -f 1 && exec "$moefold" run tiny-moe-8 --steps 1 --out limited >/dev/null 2>err)
+[ $? = 2 ] || bad "a limit on the size of files is not an error like others: $(head -c 300 err)"
+says "File too large"
 answers 0 "step.predicted_s step.predicted_at_load_s step.measured_s tflops.predicted tflops.measured memory.predicted_live_B
 memory.measured_live_B memory.predicted_arena_B memory.arena_B ops[].kind ops[].count ops[].predicted_s ops[].measured_s
 spans.joined unaccounted_s" compare here
@@ -176,6 +182,7 @@ expect 0 compare here --system host
 expect 0 draw timeline here -o timeline.svg
 [ "$(grep -c '>rank 0 measured</text>' timeline.svg)" = 1 ] || bad "draw timeline lacks a lane"
 [ "$(grep -c '<title>rank' timeline.svg)" -gt 100 ] || bad "draw timeline lacks spans"
+expect 2 draw timeline here --tp 2 -o t.svg;    says "--tp: timeline draws what was run"
 expect 2 draw timeline -o timeline.svg;         says "directory"
 expect 2 draw timeline nowhere -o timeline.svg; says "nowhere"
 expect 2 calibrate -o nowhere/host.yaml;        says "nowhere"

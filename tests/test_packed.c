@@ -281,6 +281,14 @@ START_TEST(nonsense_is_refused)
     ck_assert_int_eq(parity_run(&p), ERR_CONFIG);
     ck_assert_msg(strstr(p.d.text, "give --eod"), "%s", p.d.text);
     parity_close(&p);
+    static const uint8_t ends[64] = { 0 };
+    const struct data only = data_of_text(ends, LEN(ends));
+    open_packed(&p, &f, 1, OPTIMIZER_SGD, ATTENTION | LOSS);
+    p.j.plan.eod = 0;
+    p.ask.data = &only;
+    ck_assert_int_eq(parity_run(&p), ERR_CONFIG);
+    ck_assert_msg(strstr(p.d.text, "nothing to learn from"), "%s", p.d.text);
+    parity_close(&p);
 }
 END_TEST
 

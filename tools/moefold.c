@@ -2,6 +2,7 @@
  * no (nothing fits, a check failed, a capacity overflowed). 2: bad input, with one line that says what, both
  * numbers, and the way out. */
 #include "tools/verb.h"
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,6 +67,7 @@ static int exit_status(enum err e)
 int main(int argc, char **argv)
 {
     if (argc < 2) return usage(stderr), 2;
+    signal(SIGXFSZ, SIG_IGN);               /* a limit on files is an error of the write that meets it */
     struct diag d = { "" };
     enum err e = dispatch(argc, argv, &d);
     if (fflush(stdout) != 0 || ferror(stdout)) e = fail(&d, ERR_IO, "stdout: the answer could not be written");

@@ -212,6 +212,8 @@ static enum err answer(struct arena *a, const struct args *args, const struct dr
     TRY(check_out(s, f->out, d));
     plan.n_word = args->n_word - 1;
     plan.word[0] = args->word[1];
+    if (s->draw_run && args->n_plan)
+        return fail(d, ERR_CONFIG, "--%s: %s draws what was run, whose plan is in its directory: leave it out", args->plan[0][0], s->name);
     if (!s->draw_run) TRY(args_job(j, a, &plan, 0, d));
     else if (args->n_word < 2) return fail(d, ERR_CONFIG, "%s: name the directory that `moefold run --out` wrote", s->name);
     FILE *out = open_memstream(&text, &text_B);

@@ -337,12 +337,12 @@ static enum err show(struct arena *a, const struct args *args, const struct run_
     if (whole) report_keys(doc, sum_cols, LEN(sum_cols), &sum);
     enum err e = whole ? save_all(r, doc, a, f->out, &saved) : OK;
     if (whole && e == OK && *f->record) e = record_save(&r->routes, &r->job.model, f->record, &saved);
-    if (e == OK && args->json) {
+    if (e != OK) *d = saved, ran = e;       /* what was trained is shown all the same */
+    if (args->json) {
         report_document(doc);
         return ran;
     }
     json_decref(doc);
-    if (e != OK) return *d = saved, e;
     report_heading("%s on %d ranks of this machine", r->job.model.name, r->job.plan.gpus);
     printf("  %s\n", answer_plan_line(a, &r->job.plan));
     show_steps(a, &steps);
