@@ -18,8 +18,8 @@ static const double NEAR = 1.25;            /* how far the first `top` may be fr
  * them. */
 enum { BATCH = 16 };
 
-/* A node is a grid and micro-batch (its first plan stands for all), or one plan. */
-enum level { LEVEL_MANY, LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
+/* A node is a grid and micro-batch under all ways, under one (its first plan stands for all), or one plan. */
+enum level { LEVEL_GRID, LEVEL_MANY, LEVEL_SLOTS, LEVEL_STEP, LEVEL_FITS };
 struct node { double bound_s; struct search_point point; uint8_t recompute, level; };
 /* Of some plan of the grid: its states fit; its memory was looked at; it fits. */
 struct grid_state { uint8_t holds, opened, fits; };
@@ -32,7 +32,7 @@ struct hunt {
     struct search_tries tries;
     struct search_try batch[BATCH]; int32_t n_batch;    /* about to be simulated */
     struct arena *arena;
-    struct search_point *points;            /* room for those of one grid and micro-batch */
+    struct search_point *points;            /* SEARCH_POINTS: of one grid and micro-batch */
     struct node *heap; int32_t n_heap, room_heap;
     struct search_try *found; int32_t n_found, room_found;
     struct grid_state *grid;
@@ -47,8 +47,9 @@ struct hunt {
 /* The total order of plans: grids in the order of the space, then what varies on them. */
 static int point_order(const struct search_point *a, const struct search_point *b)
 {
-    const int32_t x[] = { a->grid, a->mbs, a->vpp, a->weave, a->order };
-    const int32_t y[] = { b->grid, b->mbs, b->vpp, b->weave, b->order };
+    const struct search_way *v = &a->way, *w = &b->way;
+    const int32_t x[] = { a->grid, a->mbs, a->vpp, v->weave, v->dispatcher, v->cp_comm, v->fsdp, a->order };
+    const int32_t y[] = { b->grid, b->mbs, b->vpp, w->weave, w->dispatcher, w->cp_comm, w->fsdp, b->order };
     for (int i = 0; i < LEN(x); i++)
         if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
     return 0;
@@ -97,7 +98,12 @@ static void too_large(struct hunt *h, const struct search_point *p, double live_
 
 static int first_recompute(const struct hunt *h, const struct search_point *p)
 {
-    return h->space.recompute[p->weave][0];
+    return h->space.recompute[p->way.weave][0];
+}
+
+static int same_way(struct search_way a, struct search_way b)
+{
+    return a.weave == b.weave && a.dispatcher == b.dispatcher && a.cp_comm == b.cp_comm && a.fsdp == b.fsdp;
 }
 
 static void wait_for(struct hunt *h, const struct search_point *p, int recompute)
@@ -115,6 +121,34 @@ static int states_fit(struct hunt *h, const struct search_point *p)
     return states_B <= h->tries.room_B;
 }
 
+/* A node for each way among `n` points: each has a floor of its own. `whole`: where parameters are cut, the floor of what they
+ * would take whole, for which no grid is priced. */
+static int ways_of(struct node to[SEARCH_WAYS], struct hunt *h, int64_t n, int whole)
+{
+    int ways = 0;
+    for (int64_t i = 0; i < n; i++) {
+        struct search_point p = h->points[i];
+        const int recompute = first_recompute(h, &p);
+        int w = 0;
+        while (w < ways && !same_way(to[w].point.way, p.way)) w++;
+        if (w < ways && (whole || !p.way.fsdp || to[w].point.order == p.order)) continue;
+        if (w == ways) to[ways++] = (struct node){ INFINITY, p, (uint8_t)recompute, LEVEL_MANY };
+        if (whole) p.way.fsdp = 0;
+        to[w].bound_s = fmin(to[w].bound_s, search_bound_floor_s(&h->views, &p, recompute));
+    }
+    return ways;
+}
+
+static void wait_ways(struct hunt *h, int64_t n)
+{
+    struct node way[SEARCH_WAYS];
+    struct node low = { .bound_s = INFINITY };
+    for (int w = ways_of(way, h, n, 1) - 1; w >= 0; w--)
+        if (way[w].bound_s <= low.bound_s) low = way[w];
+    low.level = LEVEL_GRID;
+    heap_push(h, low);
+}
+
 static void wait_grid(struct hunt *h, int grid)
 {
     const struct search_grid *g = &h->space.grid[grid];
@@ -122,11 +156,8 @@ static void wait_grid(struct hunt *h, int grid)
         const int64_t n = search_space_points(&h->space, g, grid, mbs, h->points).points;
         int holds = 0;
         for (int64_t i = 0; i < n && !holds; i++) holds = states_fit(h, &h->points[i]);
-        if (!holds) continue;
-        const int recompute = first_recompute(h, h->points);
-        const double bound_s = search_bound_floor_s(&h->views, h->points, recompute);
-        heap_push(h, (struct node){ bound_s, h->points[0], (uint8_t)recompute, LEVEL_MANY });
-        h->grid[grid].holds = 1;
+        if (holds) wait_ways(h, n);
+        h->grid[grid].holds |= holds;
     }
 }
 
@@ -137,17 +168,29 @@ static void recompute_more(struct hunt *h, const struct search_point *p, int rec
 {
     const struct search_space *s = &h->space;
     too_large(h, p, live_B, 0);
-    if (recompute != s->recompute[p->weave][0]) return;
-    for (int i = 1; i < s->n_recompute[p->weave]; i++) wait_for(h, p, s->recompute[p->weave][i]);
+    if (recompute != s->recompute[p->way.weave][0]) return;
+    for (int i = 1; i < s->n_recompute[p->way.weave]; i++) wait_for(h, p, s->recompute[p->way.weave][i]);
+}
+
+static int64_t points_like(struct hunt *h, const struct node *n)
+{
+    const int grid = n->point.grid;
+    return search_space_points(&h->space, &h->space.grid[grid], grid, n->point.mbs, h->points).points;
+}
+
+static void open_grid(struct hunt *h, const struct node *n)
+{
+    struct node way[SEARCH_WAYS];
+    const int ways = ways_of(way, h, points_like(h, n), 0);
+    for (int w = 0; w < ways; w++) heap_push(h, way[w]);
 }
 
 static void open_many(struct hunt *h, const struct node *n)
 {
-    const int grid = n->point.grid;
-    const int64_t count =
-        search_space_points(&h->space, &h->space.grid[grid], grid, n->point.mbs, h->points).points;
+    const int64_t count = points_like(h, n);
     for (int64_t i = 0; i < count; i++)
-        if (states_fit(h, &h->points[i])) wait_for(h, &h->points[i], first_recompute(h, &h->points[i]));
+        if (same_way(h->points[i].way, n->point.way) && states_fit(h, &h->points[i]))
+            wait_for(h, &h->points[i], first_recompute(h, &h->points[i]));
 }
 
 static void refine(struct hunt *h, struct node n)
@@ -226,6 +269,7 @@ static void hunt(struct hunt *h)
         }
         const struct node n = heap_pop(h);
         switch ((enum level)n.level) {
+        case LEVEL_GRID: open_grid(h, &n); break;
         case LEVEL_MANY: open_many(h, &n); break;
         case LEVEL_SLOTS: refine(h, n); break;
         case LEVEL_STEP: check_memory(h, n); break;
@@ -363,7 +407,7 @@ static void hunt_open(struct hunt *h, struct search_result *r, struct arena *a, 
     h->grid = arena_alloc(a, (size_t)h->space.n_grid * sizeof *h->grid + 1);
     h->first_s = arena_alloc(a, (size_t)h->top * sizeof *h->first_s);
     for (int i = 0; i < h->top; i++) h->first_s[i] = INFINITY;
-    h->points = arena_alloc(a, (size_t)4 * LAYOUT_CHUNKS * sizeof *h->points);
+    h->points = arena_alloc(a, SEARCH_POINTS * sizeof *h->points);
     *r = (struct search_result){
         .grids = h->space.grids,
         .gbs_valid = h->space.gbs_valid,

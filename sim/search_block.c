@@ -1,10 +1,12 @@
-/* Three memos over program_build_block: prices, states, and once-a-step work. Each has its own key, the sizes
+/* Memos over program_build_block: prices, states, and once-a-step work. Each has its own key, the sizes
  * that its values depend on and nothing more; a test holds equal keys to equal values. */
 #include "sim/search_block.h"
 #include <stdio.h>
+#include <string.h>
 
-enum memo_kind { MEMO_PRICE, MEMO_WOVEN, MEMO_STATES, MEMO_ONCE, MEMO_COUNT };
-struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order, weave, mtp; };
+enum memo_kind { MEMO_PRICE, MEMO_WOVEN, MEMO_STATES, MEMO_ONCE, MEMO_SHIFT, MEMO_COUNT };
+/* No padding: compared and hashed as bytes. */
+struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order, weave, mtp, dispatcher, cp_comm, fsdp; };
 
 /* Open addressing; values are found by index, and stay where they are. */
 struct memo { struct key *key; void **value; int32_t n, room; };
@@ -24,18 +26,16 @@ struct search_blocks {
 
 static uint64_t key_hash(const struct key *k)
 {
-    const int32_t v[] = { k->block, k->recompute, k->tp, k->cp, k->etp, k->ep, k->mbs, k->pp, k->order, k->weave,
-                          k->mtp };
+    uint32_t v[sizeof *k / sizeof(uint32_t)];
     uint64_t h = 1469598103934665603u;
-    for (int i = 0; i < LEN(v); i++) h = (h ^ (uint32_t)v[i]) * 1099511628211u;
+    memcpy(v, k, sizeof v);
+    for (int i = 0; i < LEN(v); i++) h = (h ^ v[i]) * 1099511628211u;
     return h ^ h >> 32;
 }
 
 static int key_same(const struct key *a, const struct key *b)
 {
-    return a->block == b->block && a->recompute == b->recompute && a->tp == b->tp && a->cp == b->cp &&
-           a->etp == b->etp && a->ep == b->ep && a->mbs == b->mbs && a->pp == b->pp && a->order == b->order &&
-           a->weave == b->weave && a->mtp == b->mtp;
+    return memcmp(a, b, sizeof *a) == 0;
 }
 
 /* Where the key's value is, or where it goes. */
@@ -100,10 +100,25 @@ static void built_open(struct built *t, struct search_blocks *b, const struct se
     t->op_s = cost_all_s(&t->cost, t->arena);
 }
 
-/* With one chunk the embedding and the loss share one DATA op: it is counted with the loss. */
+/* With one chunk the embedding and the loss share one DATA op, and the input table with its gathers where MTP reads it again:
+ * they are counted with the loss. */
 static int counts_op(const struct search_blocks *b, enum block k, const struct op *o)
 {
-    return o->kind != OP_DATA || k != BLOCK_EMBED || b->job.plan.pp > 1;
+    const int shared = o->kind == OP_DATA || (b->space->mtp && (o->stream == STREAM_DP || o->kind == OP_ZERO));
+    return !shared || k != BLOCK_EMBED || b->job.plan.pp > 1;
+}
+
+/* See emit_stream. */
+static int exchanges_in_order(const struct op *o)
+{
+    return o->stream == STREAM_COMPUTE && (o->group == GROUP_EP || o->group == GROUP_ETP || o->group == GROUP_TPEP);
+}
+
+/* Parameters cut over replicas are gathered a layer ahead: in a block alone, what waits for them would wait too long. They
+ * only keep their stream busy. */
+static int comes_ahead(const struct op *o)
+{
+    return o->kind == OP_GATHER && o->stream == STREAM_DP;
 }
 
 static void half_read(struct search_half *h, const struct pass_price *p, int data)
@@ -115,8 +130,6 @@ static void half_read(struct search_half *h, const struct pass_price *p, int dat
         h->busy_s[k] = k < STREAM_COUNT ? p->busy_s[k] : 0;
     }
     h->through_s = p->m[data][data];
-    h->net_B = p->net_B;
-    h->peak_B = p->peak_B;
 }
 
 static void half_price(struct search_half *h, struct built *t, const struct search_blocks *b,
@@ -128,19 +141,29 @@ static void half_price(struct search_half *h, struct built *t, const struct sear
     const struct pass_edge edge = { .in = { fwd ? c->x_in : 0, fwd ? 0 : c->dy_in },
                                     .out = { fwd ? c->x_out : 0, input ? c->dx_out : 0 } };
     int32_t *order = arena_alloc(t->arena, (size_t)(c->reduce - c->fwd + 1) * sizeof *order);
-    int n = 0;
-    double issue_s = 0;
+    int n = 0, timed = 0;
+    double issue_s = 0, exchange_s = 0, ahead_s = 0;
     for (int i = fwd ? c->fwd : c->bwd; i < (fwd ? c->bwd : c->reduce); i++) {
         const int weight = (t->pr.op[i].flags & OP_WEIGHT_GRAD) != 0;
         if ((kind == PASS_BWD_INPUT && weight) || (kind == PASS_BWD_WEIGHT && !weight)) continue;
         if (!counts_op(b, block, &t->pr.op[i])) continue;
         order[n++] = i;
         issue_s += cost_issue_s(&t->cost, i);
+        if (exchanges_in_order(&t->pr.op[i])) exchange_s += t->op_s[i];
     }
-    struct pass_price price;
-    pass_price(&price, &t->cost, t->op_s, kind, order, n, &edge);
-    half_read(h, &price, fwd ? PASS_DATA : PASS_DATA_BWD);
+    struct pass_price all, price;
+    pass_price(&all, &t->cost, t->op_s, kind, order, n, &edge);
+    for (int i = 0; i < n; i++) {
+        if (comes_ahead(&t->pr.op[order[i]])) ahead_s += t->op_s[order[i]];
+        else order[timed++] = order[i];
+    }
+    if (timed < n) pass_price(&price, &t->cost, t->op_s, kind, order, timed, &edge);
+    half_read(h, timed < n ? &price : &all, fwd ? PASS_DATA : PASS_DATA_BWD);
+    h->net_B = all.net_B, h->peak_B = all.peak_B;
+    h->diag_s[STREAM_DP] += ahead_s;
+    h->busy_s[STREAM_DP] += ahead_s;
     h->busy_s[PASS_HOST] = issue_s;
+    h->exchange_s = exchange_s;
 }
 
 static const struct search_block *block_price(struct search_blocks *b, const struct search_point *p,
@@ -148,11 +171,16 @@ static const struct search_block *block_price(struct search_blocks *b, const str
 {
     struct key key = key_of(b, p, k);
     if (k == BLOCK_LOSS && !mtp) key.etp = key.ep = 1;
+    key.fsdp = p->way.fsdp;
+    if (key.fsdp) key.pp = b->space->grid[p->grid].pp, key.order = p->order;    /* replicas, and where they are */
     key.mtp = k == BLOCK_LOSS ? mtp : 0;
     key.recompute = recompute;
     key.cp = b->space->grid[p->grid].cp;
     key.mbs = p->mbs;
-    key.weave = sees_experts(b->space, k) && (k == BLOCK_MOE || mtp) && p->weave;   /* which stream exchanges are on */
+    const int experts = sees_experts(b->space, k) && (k == BLOCK_MOE || mtp);
+    key.weave = experts && p->way.weave;                /* which stream exchanges are on */
+    key.dispatcher = experts ? p->way.dispatcher : 0;
+    key.cp_comm = k == BLOCK_EMBED || (k == BLOCK_LOSS && !mtp) ? 0 : p->way.cp_comm;
     if (b->price[k].value && key_same(&b->price[k].key, &key)) return b->price[k].value;
     void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
     b->price[k] = (struct last){ key, *at };
@@ -161,10 +189,13 @@ static const struct search_block *block_price(struct search_blocks *b, const str
     struct built t;
     b->memo[MEMO_PRICE].n++;
     built_open(&t, b, p, recompute, k, mtp);
+    static const struct search_half nothing;
     const int split = b->job.plan.split_wgrad;
+    struct search_half *weight = split ? arena_alloc(b->arena, sizeof *weight) : NULL;
+    v->weight = split ? weight : &nothing;
     half_price(&v->fwd, &t, b, k, PASS_FWD);
     half_price(&v->bwd, &t, b, k, split ? PASS_BWD_INPUT : PASS_BWD);
-    if (split) half_price(&v->weight, &t, b, k, PASS_BWD_WEIGHT);
+    if (split) half_price(weight, &t, b, k, PASS_BWD_WEIGHT);
     const int edge = t.pr.chunk[0].x_in ? t.pr.chunk[0].x_in : t.pr.chunk[0].x_out;
     v->edge_B = (double)program_B(&t.pr, edge);
     for (int i = 1; i < t.pr.n_buf; i++)
@@ -184,6 +215,64 @@ const struct search_block *search_block_head(struct search_blocks *b, const stru
     return block_price(b, p, recompute, BLOCK_LOSS, 0);
 }
 
+/* ---- other ways ---- */
+
+static void shift_add(struct search_shift *v, const struct search_half *h, double times)
+{
+    for (int k = 0; k < PASS_DATA; k++) v->busy_s[k] += times * h->busy_s[k];
+    v->exchange_s += times * h->exchange_s;
+}
+
+/* One block under two ways. */
+static const struct search_shift *shift(struct search_blocks *b, const struct key *key, struct search_point p,
+                                        struct search_way way, int recompute, enum block k)
+{
+    void **at = memo_find(&b->memo[MEMO_SHIFT], b->arena, key);
+    if (*at) return *at;
+    struct search_shift *v = *at = arena_alloc(b->arena, sizeof *v);
+    b->memo[MEMO_SHIFT].n++;
+    for (int after = 0; after < 2; after++) {
+        p.way = after ? way : b->space->plain;
+        const struct search_block *x = search_block_price(b, &p, recompute, k);
+        shift_add(v, &x->fwd, after ? 1 : -1);
+        shift_add(v, &x->bwd, after ? 1 : -1);
+        shift_add(v, x->weight, after ? 1 : -1);
+    }
+    return v;
+}
+
+const struct search_shift *search_block_shift_cp(struct search_blocks *b, const struct search_point *p, int recompute)
+{
+    const struct search_grid *g = &b->space->grid[p->grid];
+    const struct model *m = &b->space->job->model;
+    const struct key key = { .block = BLOCK_DENSE, .recompute = recompute, .tp = g->tp, .cp = g->cp, .mbs = p->mbs,
+                             .cp_comm = p->way.cp_comm };
+    struct search_way way = b->space->plain;
+    way.cp_comm = p->way.cp_comm;
+    return shift(b, &key, *p, way, recompute, m->experts && !m->dense_layers ? BLOCK_MOE : BLOCK_DENSE);
+}
+
+const struct search_shift *search_block_shift_ep(struct search_blocks *b, const struct search_point *p, int recompute)
+{
+    const struct search_grid *g = &b->space->grid[p->grid];
+    const struct key key = { .block = BLOCK_MOE, .recompute = recompute, .tp = g->tp * g->cp, .etp = g->etp, .ep = g->ep,
+                             .mbs = p->mbs, .dispatcher = p->way.dispatcher };
+    struct search_way way = b->space->plain;
+    way.dispatcher = p->way.dispatcher;
+    return shift(b, &key, *p, way, recompute, BLOCK_MOE);
+}
+
+const struct search_shift *search_block_shift_fsdp(struct search_blocks *b, const struct search_point *p, int recompute,
+                                                   enum block k)
+{
+    const struct search_grid *g = &b->space->grid[p->grid];
+    const struct key key = { .block = (int32_t)k, .recompute = recompute, .tp = g->tp, .cp = g->cp, .etp = g->etp, .ep = g->ep,
+                             .pp = g->pp, .order = p->order, .fsdp = 1 };
+    struct search_way way = b->space->plain;
+    way.fsdp = 1;
+    return shift(b, &key, *p, way, recompute, k);
+}
+
 /* ---- woven ---- */
 
 enum { PARTS = 4, WOVEN_LAYERS = 3 };       /* parts of a MoE layer; enough layers that one is inside */
@@ -200,8 +289,9 @@ static void woven_job(struct job *j, const struct search_blocks *b, const struct
     j->model.dense_layers = phase;
     j->model.layers = phase + WOVEN_LAYERS;
     to->tp = g->tp, to->cp = g->cp, to->etp = g->etp, to->ep = g->ep, to->mbs = p->mbs,
-    to->recompute = recompute;
+    to->recompute = recompute, to->dispatcher = p->way.dispatcher, to->cp_comm = p->way.cp_comm;
     to->graph = b->space->graph;
+    to->fsdp = 0;                       /* replicas are not those of the point; cutting adds work only */
     to->pp = to->vpp = 1;
     to->order = ORDER_TP_CP_EP_DP_PP;
     to->gbs = to->gpus / (to->tp * to->cp) * to->mbs * 2;
@@ -237,6 +327,7 @@ const struct search_woven *search_block_woven(struct search_blocks *b, const str
     key.recompute = recompute;
     key.cp = b->space->grid[p->grid].cp;
     key.mbs = p->mbs;
+    key.dispatcher = p->way.dispatcher, key.cp_comm = p->way.cp_comm;
     key.order = phase;
     void **at = memo_find(&b->memo[MEMO_WOVEN], b->arena, &key);
     if (*at) return *at;
@@ -259,20 +350,23 @@ const struct search_woven *search_block_woven(struct search_blocks *b, const str
 
 /* ---- states ---- */
 
-/* Optimizer bytes of one element of a bucket, before it is shared. */
+/* Optimizer bytes of one element of a bucket, before it is shared; of one that is cut, with its weight and gradient. */
 static double state_B(const struct program *pr, const struct bucket *k)
 {
     const int32_t id[] = { k->master, k->m, k->v };
     double bytes = 0;
     for (int i = 0; i < LEN(id); i++)
         if (id[i]) bytes += dtype_B((enum dtype)pr->buf[id[i]].dtype);
+    if (k->whole) bytes += dtype_B((enum dtype)pr->buf[k->w].dtype) + dtype_B((enum dtype)pr->buf[k->g].dtype);
     return bytes;
 }
 
 static const struct bucket *bucket_of(const struct program *pr, int w)
 {
-    for (int i = 0; i < pr->n_bucket; i++)
-        if (program_root(pr, pr->bucket[i].w) == w) return &pr->bucket[i];
+    for (int i = 0; i < pr->n_bucket; i++) {
+        const struct bucket *k = &pr->bucket[i];
+        if (program_root(pr, k->whole ? k->whole : k->w) == w) return k;
+    }
     return NULL;
 }
 
@@ -292,7 +386,7 @@ static void states_read(struct search_states *v, const struct program *pr, int s
         const struct bucket *k = bucket_of(pr, program_root(pr, p->w));
         if (skip_table && p->name == PARAM_EMBEDDING) continue;
         if (pr->buf[p->w].keep == KEEP_WEIGHT) v->own_B += (double)buf_B(&pr->buf[p->w]);
-        if (p->g) v->own_B += (double)buf_B(&pr->buf[p->g]);
+        if (p->g && pr->buf[p->g].keep == KEEP_GRADIENT) v->own_B += (double)buf_B(&pr->buf[p->g]);
         if (!k) continue;
         const double n = (double)(pr->buf[p->w].rows * pr->buf[p->w].cols);
         *(k->share_group == GROUP_EDP ? &v->expert_B : &v->dense_B) += n * state_B(pr, k);
@@ -304,7 +398,9 @@ static void states_read(struct search_states *v, const struct program *pr, int s
 const struct search_states *search_block_states(struct search_blocks *b, const struct search_point *p,
                                                 enum block k)
 {
-    const struct key key = key_of(b, p, k);
+    const struct search_grid *g = &b->space->grid[p->grid];
+    struct key key = key_of(b, p, k);
+    key.fsdp = p->way.fsdp ? 1 + (g->dp * g->cp > 1) + 2 * (g->edp > 1) : 0;     /* what can be cut */
     void **at = memo_find(&b->memo[MEMO_STATES], b->arena, &key);
     if (*at) return *at;
     struct search_states *v = *at = arena_alloc(b->arena, sizeof *v);
@@ -356,8 +452,8 @@ static void once_read(struct search_once *v, const struct built *t, int skip_tab
 {
     for (int i = t->pr.chunk[0].reduce; i < t->pr.stage[0].end; i++) {
         const struct op *o = &t->pr.op[i];
-        if (o->kind == OP_PARAM_GATHER && i < t->pr.stage[0].optim) continue;   /* under the next forward */
-        double *sum = once_of(v, (enum op_kind)o->kind);
+        const int early = o->kind == OP_PARAM_GATHER && i < t->pr.stage[0].optim;
+        double *sum = early ? &v->early_s : once_of(v, (enum op_kind)o->kind);
         if (sum && once_counts(&t->pr, o, skip_table)) *sum += t->op_s[i];
         if (o->kind == OP_ALL_REDUCE && o->group == GROUP_WORLD) v->world_s = t->op_s[i];
     }
@@ -370,6 +466,7 @@ const struct search_once *search_block_once(struct search_blocks *b, const struc
     struct key key = { .block = (int32_t)k, .tp = g->tp, .cp = g->cp, .etp = g->etp, .ep = g->ep };
     key.pp = g->pp;
     key.order = p->order;
+    key.fsdp = p->way.fsdp;
     void **at = memo_find(&b->memo[MEMO_ONCE], b->arena, &key);
     if (*at) return *at;
     struct search_once *v = *at = arena_alloc(b->arena, sizeof *v);

@@ -10,27 +10,32 @@
 #include "sim/search_space.h"
 
 /* One half of a block: of its (max,+) matrix the diagonal, and what leads from its input and to its
- * output. */
+ * output. exchange_s: of the compute stream's busy_s, exchanges of experts, which woven passes have on a stream of their
+ * own. */
 struct search_half {
     double diag_s[PASS_DATA];           /* by stream, and the host                                     */
     double in_s[PASS_DATA], out_s[PASS_DATA];   /* input -> stream, stream -> output; -INFINITY: no path */
     double through_s;                   /* input -> output                                             */
     double busy_s[PASS_DATA];           /* sum of durations; of the host: of issue times               */
-    double net_B, peak_B;
+    double net_B, peak_B, exchange_s;
 };
 struct search_block {
-    struct search_half fwd, bwd, weight;        /* weight: BWD_WEIGHT where backward is split, else nothing */
+    struct search_half fwd, bwd;
+    const struct search_half *weight;   /* BWD_WEIGHT where backward is split, else nothing            */
     double edge_B;                      /* of an activation between blocks                             */
     double cache_B;                     /* workspaces and caches of a stage that holds this block alone */
 };
+/* What a layer keeps streams busy more, both ways, than under the plain way of the space. */
+struct search_shift { double busy_s[PASS_DATA], exchange_s; };
 /* A MoE layer's forward woven with another one's backward: diagonals of the segment that repeats inside a
  * merged pass, and of its first and last parts together, one layer's worth too (phase 0 only). */
 struct search_woven { double inside_s[PASS_DATA], ends_s[PASS_DATA]; };
 /* Bytes kept for ever: of a rank, and before they are shared over dp x cp and over edp. Less than the truth
  * by padding. */
 struct search_states { double own_B, dense_B, expert_B; };
-/* Seconds of a block's ops once a step. Of a bucket shared by nobody scatter and gather are 0. */
-struct search_once { double zero_s, scatter_s, sumsq_s, world_s, update_s, gather_s; };
+/* Seconds of a block's ops once a step. Of a bucket shared by nobody scatter and gather are 0; early_s: gathers before the
+ * next step's first forward, not after the update. */
+struct search_once { double zero_s, scatter_s, sumsq_s, world_s, update_s, gather_s, early_s; };
 
 struct search_blocks;
 /* Everything that is kept lives in `a`; close lets go of what was needed to price. */
@@ -40,6 +45,13 @@ const struct search_block *search_block_price(struct search_blocks *b, const str
                                               int recompute, enum block k);
 /* The loss block without MTP: what it costs hangs on no experts. */
 const struct search_block *search_block_head(struct search_blocks *b, const struct search_point *p, int recompute);
+/* Of a layer's attention under the point's kind of cp, which sees no experts; of its exchanges under the point's dispatcher,
+ * which see no more than a rank's tokens, etp and ep: so every way has a floor without a block priced for it. */
+const struct search_shift *search_block_shift_cp(struct search_blocks *b, const struct search_point *p, int recompute);
+const struct search_shift *search_block_shift_ep(struct search_blocks *b, const struct search_point *p, int recompute);
+/* Of a layer whose parameters are cut over the replicas of the point's grid and order; sees no micro-batch. */
+const struct search_shift *search_block_shift_fsdp(struct search_blocks *b, const struct search_point *p, int recompute,
+                                                   enum block k);
 /* `phase`: parts by which the forward lags, as dense layers (one part each) stand before its experts; 0 to
  * 3. */
 const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p,

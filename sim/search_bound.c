@@ -49,7 +49,7 @@ static void add_runs(struct streams *to, const struct search_view *v, const stru
         if (!r->all[k]) continue;
         add(to, b->fwd.diag_s, r->alone_f[k]);
         add(to, b->bwd.diag_s, r->alone_b[k]);
-        if (v->split) add(to, b->weight.diag_s, r->all[k]);
+        if (v->split) add(to, b->weight->diag_s, r->all[k]);
         if (r->alone_f[k] < r->all[k]) add(to, b->fwd.busy_s, r->all[k] - r->alone_f[k]);
         if (r->alone_b[k] < r->all[k]) add(to, b->bwd.busy_s, r->all[k] - r->alone_b[k]);
     }
@@ -160,15 +160,15 @@ static double leave_s(const struct search_view *v, int stage, int k)
     const struct search_half *h = &search_view_first(v, stage)->bwd;
     double weight_s = 0;
     for (int i = 0; i < BLOCK_COUNT; i++)
-        if (v->shape[stage].n[i]) weight_s += v->shape[stage].n[i] * v->block[i]->weight.diag_s[k];
+        if (v->shape[stage].n[i]) weight_s += v->shape[stage].n[i] * v->block[i]->weight->diag_s[k];
     return h->out_s[k] - h->diag_s[k] - weight_s;
 }
 
 /* ---- time ---- */
 
-/* compute_s: a stage's own backward is done on its compute stream; first_s: so is a way through any stage and
- * back to the first one's compute stream; any_s: the longest path. */
-struct paths { double compute_s[LAYOUT_CHUNKS], first_s, any_s; };
+/* compute_s: a stage's own backward is done on its compute stream, which its slots take slots_s of; first_s: so is a way
+ * through any stage and back to the first one's compute stream; any_s: the longest path. */
+struct paths { double compute_s[LAYOUT_CHUNKS], slots_s[LAYOUT_CHUNKS], first_s, any_s; };
 
 static void paths_of(struct paths *to, const struct search_view *v)
 {
@@ -178,6 +178,7 @@ static void paths_of(struct paths *to, const struct search_view *v)
     for (int s = 0; s < v->pp; s++) {
         sum = stage_slots(v, s, s ? &sum : NULL);
         const struct streams slots = sum.streams;
+        to->slots_s[s] = slots.s[STREAM_COMPUTE];
         for (int k = 0; k < PASS_DATA; k++) {
             const double start_s = s ? later(0, arrive_s + enter_s(v, s, k)) : 0, end_s = start_s + slots.s[k];
             const double first_s = s ? end_s + leave_s(v, s, k) + back_s : k == STREAM_COMPUTE ? end_s : 0;
@@ -191,6 +192,26 @@ static void paths_of(struct paths *to, const struct search_view *v)
     to->any_s = later(to->any_s, to->first_s);
 }
 
+/* What another way than the plain one adds to `dense` layers and `moe` with experts, and where woven passes have
+ * their exchanges. Differences of sums: a billionth covers how they round. */
+static void add_way(struct streams *sum, struct search_views *all, const struct search_point *p, int recompute, double dense,
+                    double moe, double exchange_s)
+{
+    const struct search_way *plain = &all->space->plain;
+    if (p->way.cp_comm != plain->cp_comm) add(sum, search_block_shift_cp(all->blocks, p, recompute)->busy_s, dense + moe);
+    if (p->way.dispatcher != plain->dispatcher) {
+        const struct search_shift *to = search_block_shift_ep(all->blocks, p, recompute);
+        add(sum, to->busy_s, moe);
+        exchange_s += moe * to->exchange_s;
+    }
+    for (int k = BLOCK_DENSE; k <= BLOCK_MOE && p->way.fsdp; k++) {
+        const double n = k == BLOCK_MOE ? moe : dense;
+        if (n > 0) sum->s[STREAM_DP] += n * search_block_shift_fsdp(all->blocks, p, recompute, (enum block)k)->busy_s[STREAM_DP];
+    }
+    if (p->way.weave) sum->s[STREAM_COMPUTE] -= exchange_s, sum->s[STREAM_EP] += exchange_s;
+    for (int k = 0; k < PASS_DATA; k++) sum->s[k] *= 1 - 1e-9;
+}
+
 /* Some stage is no shorter than the average. An MTP depth is no less than its layers, which are like the last, and a
  * head: the block that holds both would have to be priced for every grid. */
 double search_bound_floor_s(struct search_views *all, const struct search_point *p, int recompute)
@@ -200,17 +221,23 @@ double search_bound_floor_s(struct search_views *all, const struct search_point 
     const int mtp = all->space->mtp, more = mtp * model_mtp_layers(m);
     const double n[BLOCK_COUNT] = { 1, dense + (m->experts ? 0 : more), m->layers - dense + (m->experts ? more : 0),
                                     1 + mtp };
-    struct search_view v = search_view_of(all, p);
+    const struct search_view v = search_view_of(all, p);
+    const double times = (double)v.n_micro / v.pp;
+    struct search_point plain = *p;
     struct streams sum = { { 0 } };
-    for (int k = BLOCK_EMBED; k < BLOCK_LOSS; k++)
-        if (n[k]) v.block[k] = search_block_price(all->blocks, p, recompute, (enum block)k);
-    v.block[BLOCK_LOSS] = search_block_head(all->blocks, p, recompute);
+    double exchange_s = 0;
+    plain.way = all->space->plain;
     for (int k = 0; k < BLOCK_COUNT; k++) {
-        if (!v.block[k]) continue;
-        add(&sum, v.block[k]->fwd.busy_s, n[k] * v.n_micro / v.pp);
-        add(&sum, v.block[k]->bwd.busy_s, n[k] * v.n_micro / v.pp);
-        add(&sum, v.block[k]->weight.busy_s, n[k] * v.n_micro / v.pp);
+        if (!n[k]) continue;
+        const struct search_block *b = k == BLOCK_LOSS ? search_block_head(all->blocks, &plain, recompute)
+                                                       : search_block_price(all->blocks, &plain, recompute, (enum block)k);
+        const struct search_half *half[] = { &b->fwd, &b->bwd, b->weight };
+        for (int i = 0; i < LEN(half); i++) {
+            add(&sum, half[i]->busy_s, n[k] * times);
+            exchange_s += n[k] * times * half[i]->exchange_s;
+        }
     }
+    add_way(&sum, all, p, recompute, n[BLOCK_DENSE] * times, n[BLOCK_MOE] * times, exchange_s);
     return most_of(sum.s);
 }
 
@@ -233,6 +260,7 @@ static struct search_once add_once(struct search_once a, const struct search_onc
         .world_s = b->world_s,
         .update_s = a.update_s + n * b->update_s,
         .gather_s = a.gather_s + n * b->gather_s,
+        .early_s = a.early_s + n * b->early_s,
     };
 }
 
@@ -256,20 +284,71 @@ static struct search_once stage_once(const struct search_view *v, int stage)
     return sum;
 }
 
-/* Backward compute of the last pass of a stage, under which its reductions may start. */
-static double last_pass_s(const struct search_view *v, int stage)
+/* A chunk's passes, alone, on the compute stream. */
+static double forward_compute_s(const struct search_view *v, int chunk)
+{
+    double sum = 0;
+    for (int k = 0; k < BLOCK_COUNT; k++)
+        if (v->shape[chunk].n[k]) sum += v->shape[chunk].n[k] * v->block[k]->fwd.diag_s[STREAM_COMPUTE];
+    return sum;
+}
+
+static double backward_compute_s(const struct search_view *v, int chunk)
 {
     double sum = 0;
     for (int k = 0; k < BLOCK_COUNT; k++) {
         const struct search_block *b = v->block[k];
-        const double n = v->shape[stage].n[k];
-        if (n) sum += n * (b->bwd.diag_s[STREAM_COMPUTE] + b->weight.diag_s[STREAM_COMPUTE]);
+        const double n = v->shape[chunk].n[k];
+        if (n) sum += n * (b->bwd.diag_s[STREAM_COMPUTE] + b->weight->diag_s[STREAM_COMPUTE]);
     }
     return sum;
 }
 
-/* After the backward: reductions of the chunk that ends last can start under its last pass only; the norm
- * needs all stages; every stage then updates on one stream and gathers on another. Nothing of a micro-batch begins before
+/* Gathers of all chunks follow one another; the last of them is needed by the first forward of the stage's last chunk, which
+ * all other slots but the ones before it follow. All of these are passes of their own. */
+static double gathered_s(const struct search_view *v, int stage, double early_s, double slots_s)
+{
+    const int slots = v->n_micro * v->vpp;
+    int c = 0;
+    for (int k = 0; k < slots && c < v->vpp - 1; k++) {
+        c = search_view_slot(v, k);
+        slots_s -= forward_compute_s(v, c * v->pp + stage);
+    }
+    if (v->vpp == 1) slots_s -= forward_compute_s(v, stage);
+    return early_s > 0 ? early_s + slots_s : 0;
+}
+
+/* Where the host waits for row counts it issues a chunk's gathers only after the pass before has begun: what they take
+ * longer than that pass and the chunk's first, which waits for the last of them. No two chunks count the same pass. */
+static double held_s(const struct search_view *v, int stage)
+{
+    double sum = 0;
+    for (int c = 1; c < v->vpp && v->reads && v->group > 1 && c * v->group <= search_view_warmup(v, stage); c++) {
+        const int here = c * v->pp + stage, before = here - v->pp;
+        if (!v->shape[before].n[BLOCK_MOE]) continue;
+        sum += fmax(0, chunk_once(v, here).early_s - forward_compute_s(v, before) - forward_compute_s(v, here));
+    }
+    return sum;
+}
+
+/* Reductions of a chunk, one after the other with those of the chunks that end after it, start under its last backward at the
+ * earliest, at whose start no forward is left. done_s: the stage's last backward is. */
+static double scattered_s(const struct search_view *v, int stage, double done_s)
+{
+    uint8_t seen[LAYOUT_CHUNKS] = { 0 };
+    double most_s = 0, scatter_s = 0;
+    for (int k = v->n_micro * v->vpp - 1, left = v->vpp; k >= 0 && left; k--) {
+        const int c = v->vpp - 1 - search_view_slot(v, k);
+        done_s -= backward_compute_s(v, c * v->pp + stage);
+        if (seen[c]) continue;
+        seen[c] = 1, left--;
+        scatter_s += chunk_once(v, c * v->pp + stage).scatter_s;
+        most_s = fmax(most_s, done_s + scatter_s);
+    }
+    return most_s;
+}
+
+/* After the backward: reductions of a chunk can start under its last pass only; the norm needs all stages; every stage then updates on one stream and gathers on another. Nothing of a micro-batch begins before
  * what a framework does between steps is done; only copies of weights may. */
 double search_bound_step_s(struct search_views *all, const struct search_point *p, int recompute)
 {
@@ -279,11 +358,12 @@ double search_bound_step_s(struct search_views *all, const struct search_point *
     double ready_s = 0, update_s = 0, world_s = 0;
     paths_of(&t, &v);
     for (int s = 0; s < v.pp; s++) {
-        const struct search_once last = chunk_once(&v, s), once = stage_once(&v, s);
-        const double done_s = s ? t.compute_s[s] + between_s
-                                : fmax(t.compute_s[s] + fmax(once.zero_s, between_s), t.first_s + between_s);
-        ready_s = fmax(ready_s, done_s + once.sumsq_s);
-        ready_s = fmax(ready_s, t.compute_s[s] + between_s - last_pass_s(&v, s) + last.scatter_s);
+        const struct search_once once = stage_once(&v, s);
+        const double early_s = gathered_s(&v, s, once.early_s, t.slots_s[s]);
+        const double slots_s = fmax(t.compute_s[s] + between_s + held_s(&v, s), early_s);
+        const double own_s = s ? slots_s : fmax(fmax(slots_s, t.compute_s[s] + once.zero_s), t.first_s + between_s);
+        ready_s = fmax(ready_s, own_s + once.sumsq_s);
+        ready_s = fmax(ready_s, scattered_s(&v, s, slots_s));
         update_s = fmax(update_s, fmax(once.update_s, once.gather_s));
         world_s = once.world_s;
     }

@@ -8,7 +8,8 @@
 #define SIM_SEARCH_BOUND_H
 #include "sim/search_view.h"
 
-/* Of any plan with the point's grid, micro-batch and recompute set, whatever the rest. */
+/* Of any plan with the point's grid, micro-batch, way and recompute set, whatever the rest; where parameters are cut over
+ * replicas, also with its order, and for that the grid is priced. */
 double search_bound_floor_s(struct search_views *all, const struct search_point *p, int recompute);
 /* Forward and backward slots only. */
 double search_bound_slots_s(struct search_views *all, const struct search_point *p, int recompute);

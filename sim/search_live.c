@@ -23,7 +23,7 @@ static struct pair pair_of(const struct search_view *v, int chunk, enum pass_kin
     for (int i = 0; i < BLOCK_COUNT; i++) {
         const int k = fwd ? i : BLOCK_COUNT - 1 - i;
         const struct search_block *b = v->block[k];
-        if (b) pair_add(&p, fwd ? &b->fwd : wires ? &b->bwd : &b->weight, v->shape[chunk].n[k]);
+        if (b) pair_add(&p, fwd ? &b->fwd : wires ? &b->bwd : b->weight, v->shape[chunk].n[k]);
     }
     if (wires && !(fwd ? tail : head)) p.net_B -= edge_B;
     return p;

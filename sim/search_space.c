@@ -46,7 +46,6 @@ int search_space_refuses(const struct search_space *s, const struct search_grid 
     const struct model *m = &s->job->model;
     const int gqa = m->attention == ATTENTION_GQA;
     const int mixed = m->window > 0 && m->dense_layers > 0;    /* a kind is priced by its first layer */
-    if (s->job->plan.fsdp) return SEARCH_SHARDS;
     if (*s->job->plan.offload && strcmp(s->job->plan.offload, "none")) return SEARCH_OFFLOAD;
     if (*m->pattern || mixed || s->job->plan.high_first + s->job->plan.high_last > 0) return SEARCH_KINDS;
     if (m->heads % g->tp) return SEARCH_HEADS;
@@ -85,6 +84,54 @@ static int space_runs(const struct search_space *s, const struct search_grid *g,
     return !weave || (g->ep > 1 && (g->pp == 1 || vpp > 1));
 }
 
+/* Whole heads go to the members of a cp group (plan_check.c, check_cp_comm). */
+static int space_swaps_heads(const struct model *m, const struct search_grid *g)
+{
+    const int heads = m->heads / g->tp;
+    const int kv = m->attention == ATTENTION_MLA || m->kv_heads < 1 ? heads : m->kv_heads / g->tp;
+    return heads % g->cp == 0 && kv > 0 && kv % g->cp == 0;
+}
+
+static int space_cp_comms(const struct search_space *s, const struct search_grid *g)
+{
+    const struct model *m = &s->job->model;
+    const int no_ring = !s->job->stack.runs && (m->window || m->sinks);
+    if (g->cp == 1) return 1 << s->plain.cp_comm;
+    return s->cp_comms & ~((no_ring ? 1 << CP_COMM_P2P : 0) | (space_swaps_heads(m, g) ? 0 : 1 << CP_COMM_A2A));
+}
+
+/* Parameters that nobody else holds cannot be cut. */
+static int space_fsdps(const struct search_space *s, const struct search_grid *g)
+{
+    const int shared = g->dp * g->cp > 1 || (s->job->model.experts && g->edp > 1);
+    return shared || s->fsdps != 3 ? s->fsdps : 1;
+}
+
+/* An all-gather has no exchange that weaving could hide. */
+static int space_dispatchers(const struct search_space *s, const struct search_grid *g, int weave)
+{
+    const int of = g->ep * g->etp > 1 ? s->dispatchers : 1 << s->plain.dispatcher;
+    return weave ? of & ~(1 << DISPATCHER_ALLGATHER) : of;
+}
+
+/* The ways of a grid with `vpp` chunks a stage, in order. */
+static int space_ways(struct search_way way[SEARCH_WAYS], const struct search_space *s, const struct search_grid *g, int vpp,
+                      int n_micro)
+{
+    const int cp = space_cp_comms(s, g), fsdps = space_fsdps(s, g);
+    int n = 0;
+    for (int weave = 0; weave < 2; weave++) {
+        if (!s->n_recompute[weave] || !space_runs(s, g, vpp, n_micro, weave)) continue;
+        const int to = space_dispatchers(s, g, weave);
+        for (int d = 0; d <= DISPATCHER_ALLGATHER; d++)
+            for (int c = 0; c <= CP_COMM_P2P; c++)
+                for (int f = 0; f < 2; f++)
+                    if (to >> d & 1 && cp >> c & 1 && fsdps >> f & 1)
+                        way[n++] = (struct search_way){ (int8_t)weave, (int8_t)d, (int8_t)c, (int8_t)f };
+    }
+    return n;
+}
+
 /* The second order differs only where a stage is not alone, and both folds must agree on what it strides
  * over. */
 static int space_orders(const struct search_space *s, const struct search_grid *g)
@@ -95,15 +142,14 @@ static int space_orders(const struct search_space *s, const struct search_grid *
 }
 
 /* Whether the dispatcher takes a rank's tokens (case E03); only large micro-batches ask where groups sit. */
-static int space_fits_queue(const struct search_space *s, const struct search_grid *g, int mbs, int order)
+static int space_fits_queue(const struct search_space *s, const struct search_grid *g, int mbs, int order, int dispatcher)
 {
     const struct plan *asked = &s->job->plan;
     if ((int64_t)mbs * asked->seq / g->cp / g->tp <= PLAN_QUEUE_TOKENS) return 1;
     struct job j = *s->job;
     struct plan *p = &j.plan;
     p->tp = g->tp, p->cp = g->cp, p->pp = g->pp, p->etp = g->etp, p->ep = g->ep, p->dp = g->dp, p->edp = g->edp;
-    p->mbs = mbs, p->order = order;
-    if (p->dispatcher < 0) p->dispatcher = j.stack.dispatcher;
+    p->mbs = mbs, p->order = order, p->dispatcher = dispatcher;
     if (!p->domain_gpus) p->domain_gpus = place_domain_gpus(p->gpus, j.system.domain, j.system.gpus_per_host);
     return plan_fits_queue(&j);
 }
@@ -119,16 +165,16 @@ static void space_points(struct search_count *n, const struct search_space *s, c
                          struct search_point p, struct search_point *out)
 {
     const int64_t before = n->points;
-    const int orders = space_orders(s, g), n_micro = space_micros(s, g, p.mbs);
-    for (p.weave = 0; p.weave < 2; p.weave++) {
-        if (!s->n_recompute[p.weave] || !space_runs(s, g, p.vpp, n_micro, p.weave)) continue;
-        for (p.order = 0; p.order < 2; p.order++) {
-            if (!(orders >> p.order & 1) || !space_fits_queue(s, g, p.mbs, p.order)) continue;
+    const int orders = space_orders(s, g);
+    struct search_way way[SEARCH_WAYS];
+    const int ways = space_ways(way, s, g, p.vpp, space_micros(s, g, p.mbs));
+    for (int w = 0; w < ways; w++)
+        for (p.way = way[w], p.order = 0; p.order < 2; p.order++) {
+            if (!(orders >> p.order & 1) || !space_fits_queue(s, g, p.mbs, p.order, p.way.dispatcher)) continue;
             if (out) out[n->points] = p;
             n->points++;
-            n->plans += s->n_recompute[p.weave];
+            n->plans += s->n_recompute[p.way.weave];
         }
-    }
     n->layouts += n->points > before;
 }
 
@@ -181,6 +227,20 @@ static void space_range(int32_t range[2], int fixed, int value, int most)
     range[1] = fixed ? value : most;
 }
 
+/* Only rows that nobody drops may go by other dispatchers than alltoall (models/plan_dispatch.c). */
+static void space_ask_ways(struct search_space *s)
+{
+    const struct plan *p = &s->job->plan;
+    const struct stack *stack = &s->job->stack;
+    const int given = s->fixed[SEARCH_KEY_DISPATCHER], standard = p->dispatcher < 0 ? stack->dispatcher : p->dispatcher;
+    const int offered = p->routing.policy == ROUTING_DROPLESS ? stack->dispatchers : 1 << DISPATCHER_ALLTOALL;
+    s->dispatchers = given ? 1 << standard : offered;
+    s->cp_comms = s->fixed[SEARCH_KEY_CP_COMM] ? 1 << p->cp_comm : stack->cp_comms | 1 << CP_COMM_ALLGATHER;
+    s->plain.dispatcher = (int8_t)(s->dispatchers >> standard & 1 ? standard : DISPATCHER_ALLTOALL);
+    s->plain.cp_comm = (int8_t)p->cp_comm;
+    s->fsdps = s->fixed[SEARCH_KEY_FSDP] ? 1 << p->fsdp : stack->fsdp && !p->split_wgrad && !p->offload_modules ? 3 : 1;
+}
+
 /* What is asked for, in the form in which the loops need it. */
 static void space_ask(struct search_space *s, const char *fixed)
 {
@@ -202,6 +262,7 @@ static void space_ask(struct search_space *s, const char *fixed)
     if (s->fixed[SEARCH_KEY_SCHEDULE] && p->schedule >= 0) s->schedules &= 1 << p->schedule;
     if (s->fixed[SEARCH_KEY_EP_OVERLAP])
         s->schedules &= p->ep_overlap ? 1 << SCHEDULE_FWD_BWD : ~(1 << SCHEDULE_FWD_BWD);
+    space_ask_ways(s);
 }
 
 /* Counts one folding under the rule that refuses it, or with its plans; returns whether it has any. */
@@ -304,7 +365,9 @@ enum err search_space_plan(struct job *j, const struct search_space *s, const st
     struct plan *to = &j->plan;
     *to = s->job->plan;
     to->tp = g->tp, to->cp = g->cp, to->pp = g->pp, to->etp = g->etp, to->ep = g->ep;
-    to->vpp = p->vpp, to->mbs = p->mbs, to->order = p->order, to->ep_overlap = p->weave;
+    to->vpp = p->vpp, to->mbs = p->mbs, to->order = p->order;
+    to->ep_overlap = p->way.weave, to->dispatcher = p->way.dispatcher, to->cp_comm = p->way.cp_comm;
+    to->fsdp = p->way.fsdp;
     to->recompute = recompute;
     to->graph = s->graph;
     if (!s->fixed[SEARCH_KEY_SP]) to->sp = -1;

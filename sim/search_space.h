@@ -1,6 +1,6 @@
 /* The plans that a search walks: every pair of foldings (tp cp dp pp, and etp ep edp pp, all divisors of the
- * GPUs), and on each the order, micro-batch, chunks per stage, weaving and recompute sets that plan_check
- * allows. The rules are checked here on integers, a thousand times faster than plan_check; tests hold the two
+ * GPUs), and on each the order, micro-batch, chunks per stage, weaving, dispatcher where experts are spread, kind of
+ * context parallelism where there is any, parameters cut over replicas or not, and recompute sets that plan_check allows. The rules are checked here on integers, a thousand times faster than plan_check; tests hold the two
  * verdicts equal. Layouts are `auto`, or the one the user gave; vpp_group, splitting and everything else that
  * changes what is trained is the user's. CUDA graphs cost a little memory and no time: all plans of a search capture
  * what the stack can capture of any model's layers, unless the user says what, such as none. */
@@ -10,7 +10,6 @@
 
 /* X(id, why a folding is refused). A refused grid counts under the first that applies. */
 #define SEARCH_RULE_LIST(X)                                                                                 \
-    X(SHARDS, "a plan with fsdp 1 cannot be searched yet: set it to 0")                                     \
     X(OFFLOAD, "a plan with offload cannot be searched yet: set it to none")                                \
     X(KINDS, "layers of more kinds than one dense and one with experts cannot be searched yet")             \
     X(HEADS, "tp does not divide the attention heads")                                                      \
@@ -24,7 +23,7 @@
     X(CAPACITY, "the capacity given exceeds the most that a rank can receive")                              \
     X(LAYOUT, "more pipeline chunks than layers, embedding, MTP and loss, or not those of the layout given") \
     X(GBS, "dp times the micro-batch does not divide the global batch")                                     \
-    X(SCHEDULE, "no schedule that is asked for and that the stack offers runs on it")
+    X(SCHEDULE, "no schedule, dispatcher and kind of cp that are asked for and that the stack offers run on it")
 
 enum search_rule {
 #define X(id, text) SEARCH_##id,
@@ -39,7 +38,7 @@ const char *search_space_rule_text(enum search_rule r);
     X(TP, "tp") X(CP, "cp") X(PP, "pp") X(VPP, "vpp") X(ETP, "etp") X(EP, "ep") X(ORDER, "order")           \
     X(LAYOUT, "layout") X(SCHEDULE, "schedule") X(VPP_GROUP, "vpp_group") X(MBS, "mbs")                     \
     X(RECOMPUTE, "recompute") X(EP_OVERLAP, "ep_overlap")                                                   \
-    X(SP, "sp") X(CAPACITY, "capacity") X(GRAPH, "cuda_graph")
+    X(SP, "sp") X(CAPACITY, "capacity") X(GRAPH, "cuda_graph") X(DISPATCHER, "dispatcher") X(CP_COMM, "cp_comm") X(FSDP, "fsdp")
 enum search_key {
 #define X(id, key) SEARCH_KEY_##id,
     SEARCH_KEY_LIST(X)
@@ -48,12 +47,15 @@ enum search_key {
 };
 
 struct search_grid { int32_t tp, cp, pp, etp, ep, dp, edp; };
-/* A plan but for its recompute set. `weave`: FWD_BWD passes. */
-struct search_point { int32_t grid; int16_t vpp; int32_t mbs; int8_t order, weave; };
+/* How ranks exchange inside layers. weave: FWD_BWD passes; enum dispatcher, enum cp_comm; fsdp as in plan. */
+struct search_way { int8_t weave, dispatcher, cp_comm, fsdp; };
+/* A plan but for its recompute set. */
+struct search_point { int32_t grid; int16_t vpp; int32_t mbs; int8_t order; struct search_way way; };
 /* Of one grid; layouts: micro-batches x vpp. */
 struct search_count { int64_t mbs, layouts, points, plans; };
 
-enum { SEARCH_MBS = 8, SEARCH_RECOMPUTES = 8 };
+/* Ways: 2 x 4 dispatchers x 3 kinds of context parallelism x 2; points of a grid and micro-batch, at most. */
+enum { SEARCH_MBS = 8, SEARCH_RECOMPUTES = 8, SEARCH_WAYS = 48, SEARCH_POINTS = 2 * SEARCH_WAYS * LAYOUT_CHUNKS };
 
 struct search_space {
     const struct job *job;
@@ -62,7 +64,9 @@ struct search_space {
     int32_t mtp, sp;                                /* MTP layers; sp as in plan, -1: when tp > 1 */
     int32_t mbs[2], vpp[2], group;                  /* ranges; micro-batches per group, 0: pp */
     int32_t size[256], n_size;                      /* divisors of the GPUs, ascending */
-    int32_t orders, schedules;                      /* bits: asked for and offered */
+    int32_t orders, schedules, dispatchers, cp_comms;   /* bits: asked for and offered */
+    struct search_way plain;                        /* dispatcher and kind of cp where they change nothing; fsdp 0 */
+    int32_t fsdps;                                  /* bits: of fsdp 0 and 1 */
     uint8_t layout[LAYOUT_CHUNKS + 1];              /* by number of chunks: a layout exists */
     int32_t recompute[2][SEARCH_RECOMPUTES], n_recompute[2];        /* sets, by weave; ascending */
     struct search_grid *grid; int32_t n_grid;       /* foldings with at least one plan, in order of fields */
@@ -77,8 +81,8 @@ struct search_space {
 void search_space_init(struct search_space *s, struct arena *a, const struct job *j, const char *fixed);
 /* -1, or the rule about model and sequence that refuses the folding. */
 int search_space_refuses(const struct search_space *s, const struct search_grid *g);
-/* The points of a grid and micro-batch in order of vpp, weave, order into `out` (may be NULL), and their
- * counts; without counts.mbs the batch does not divide. */
+/* The points of a grid and micro-batch in order of vpp, way, order into `out` (may be NULL, else room for SEARCH_POINTS), and
+ * their counts; without counts.mbs the batch does not divide. */
 struct search_count search_space_points(const struct search_space *s, const struct search_grid *g, int grid,
                                         int mbs, struct search_point *out);
 /* The plan of a point and recompute set, resolved, in `j`, a copy of the search's job. */

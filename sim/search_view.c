@@ -20,7 +20,13 @@ static const struct search_shape *shape_of(struct search_views *all, int n_chunk
 
 void search_view_init(struct search_views *all, struct arena *a, const struct search_space *s)
 {
+    struct job *j = arena_alloc(a, sizeof *j);
     *all = (struct search_views){ .space = s, .arena = a, .blocks = search_block_open(a, s) };
+    *j = *s->job;
+    for (int d = 0; d <= DISPATCHER_ALLGATHER; d++) {
+        j->plan.dispatcher = d;
+        all->reads |= plan_host_reads(j) << d;
+    }
 }
 
 struct search_view search_view_of(struct search_views *all, const struct search_point *p)
@@ -37,8 +43,9 @@ struct search_view search_view_of(struct search_views *all, const struct search_
         .vpp = p->vpp,
         .n_micro = plan->gbs / (g->dp * p->mbs),
         .group = p->vpp == 1 ? plan->gbs : group,
-        .weave = p->weave,
+        .weave = p->way.weave,
         .split = plan->split_wgrad != 0,
+        .reads = all->reads >> p->way.dispatcher & 1 && (g->ep * g->etp > 1 || !all->space->job->stack.runs),
     };
 }
 

@@ -11,6 +11,7 @@ struct search_views {
     const struct search_space *space;
     struct search_blocks *blocks;
     struct search_shape *shape[LAYOUT_CHUNKS + 1];  /* by number of chunks; NULL: not yet asked for */
+    int32_t reads;                                  /* bits of enum dispatcher: the host waits for row counts */
     struct arena *arena;
 };
 
@@ -20,7 +21,7 @@ struct search_view {
     const struct search_shape *shape;               /* of chunk c                                    */
     struct search_blocks *blocks;
     const struct search_block *block[BLOCK_COUNT];  /* NULL: the model has none, or not priced       */
-    int pp, vpp, n_micro, group, weave, split, recompute;
+    int pp, vpp, n_micro, group, weave, split, reads, recompute;
 };
 
 /* Everything lives in `a`. */

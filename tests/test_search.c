@@ -14,7 +14,7 @@ struct tried { struct truth is; struct search_point point; int recompute, first;
 /* All plans, simulated. */
 static struct tried *try_all(struct setting *t, int *n)
 {
-    static struct search_point point[65536];
+    static struct search_point point[SEARCH_MBS * SEARCH_POINTS];
     struct tried *all = arena_alloc(&t->arena, (size_t)t->space.plans * sizeof *all);
     struct job *j = arena_alloc(&t->arena, sizeof *j);
     struct diag d;
@@ -22,8 +22,8 @@ static struct tried *try_all(struct setting *t, int *n)
     for (int g = 0; g < t->space.n_grid; g++) {
         const int points = points_of(&t->space, g, point);
         for (int i = 0; i < points; i++)
-            for (int r = 0; r < t->space.n_recompute[point[i].weave]; r++) {
-                const int set = t->space.recompute[point[i].weave][r];
+            for (int r = 0; r < t->space.n_recompute[point[i].way.weave]; r++) {
+                const int set = t->space.recompute[point[i].way.weave][r];
                 *j = *t->job;
                 ck_assert_int_eq(search_space_plan(j, &t->space, &point[i], set, &d), OK);
                 all[(*n)++] = (struct tried){ truth_of(j), point[i], set, r == 0 };

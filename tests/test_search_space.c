@@ -101,6 +101,11 @@ static const char *const small[] = {
     "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 layout Et|t|t|tL",
     "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 recompute full",
     "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 sp 0",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 cp-comm a2a",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 load drop:cf1",
+    "model tiny-moe system h100-sxm gpus 4 gbs 8 seq 16 fsdp 1 ep 2",
+    "model llama3-8b system h100-sxm gpus 4 gbs 8 seq 16 fsdp 1 cp 1",
+    "model gpt-oss-20b system h100-sxm gpus 4 gbs 8 seq 128 dispatcher allgather",
     "model llama3-8b system h100-sxm gpus 4 gbs 8 seq 16 pp 2",
     "model tiny-moe system h100-sxm gpus 16 gbs 16 seq 32768 domain-gpus 4 dispatcher deepep",
 };
@@ -110,16 +115,16 @@ struct tally { int64_t plans, refused; };
 /* Every point and recompute set passes plan_check; returns how many there are. */
 static int64_t check_points(const struct search_space *s, struct job *j)
 {
-    static struct search_point point[4096];
+    static struct search_point point[SEARCH_POINTS];
     struct diag d;
     int64_t plans = 0;
     for (int g = 0; g < s->n_grid; g++)
         for (int mbs = s->mbs[0]; mbs <= s->mbs[1]; mbs++) {
             const int64_t n = search_space_points(s, &s->grid[g], g, mbs, point).points;
             for (int64_t i = 0; i < n; i++)
-                for (int r = 0; r < s->n_recompute[point[i].weave]; r++, plans++) {
+                for (int r = 0; r < s->n_recompute[point[i].way.weave]; r++, plans++) {
                     *j = *s->job;
-                    ck_assert_msg(search_space_plan(j, s, &point[i], s->recompute[point[i].weave][r], &d) ==
+                    ck_assert_msg(search_space_plan(j, s, &point[i], s->recompute[point[i].way.weave][r], &d) ==
                                       OK,
                                   "%s", d.text);
                 }
@@ -141,7 +146,7 @@ static int is_tried(const struct job *j, int set)
     return (one && !(set & ~(all | 1 << RECOMPUTE_FULL))) || set == all;
 }
 
-static int plan_passes(struct job *j, const struct job *from, const int v[9])
+static int plan_passes(struct job *j, const struct job *from, const int v[12])
 {
     struct diag d;
     struct plan *p = &j->plan;
@@ -149,12 +154,23 @@ static int plan_passes(struct job *j, const struct job *from, const int v[9])
     p->tp = v[0], p->cp = v[1], p->pp = v[2], p->etp = v[3], p->ep = v[4], p->vpp = v[5], p->mbs = v[6],
     p->order = v[7] & 1;
     p->ep_overlap = v[7] >> 1;
-    p->recompute = v[8];
+    p->recompute = v[8], p->dispatcher = v[9], p->cp_comm = v[10], p->fsdp = v[11];
     return plan_resolve(j, &d) == OK;
 }
 
+/* The dispatcher where experts are spread, the kind of cp where there is any, and fsdp where something is held twice, are what
+ * the user gave or anything else; elsewhere they are the standard ones. */
+static int is_way(const struct job *from, const char fixed[64], const int v[12])
+{
+    const int stage = from->plan.gpus / v[2], held_twice = stage / v[0] > 1 || (from->model.experts && stage / v[3] / v[4] > 1);
+    if (is_given(fixed, "fsdp") ? v[11] != from->plan.fsdp : v[11] && !held_twice) return 0;
+    const int given = is_given(fixed, "dispatcher"), standard = given ? from->plan.dispatcher : from->stack.dispatcher;
+    const int spread = v[3] * v[4] > 1 && !given, ring = v[1] > 1 && !is_given(fixed, "cp-comm");
+    return (spread || v[9] == standard) && (ring || v[10] == from->plan.cp_comm);
+}
+
 /* A value that the user gave must be that one. The second order counts where it differs from the first. */
-static int is_asked(const struct job *from, const char fixed[64], const int v[9])
+static int is_asked(const struct job *from, const char fixed[64], const int v[12])
 {
     const struct plan *p = &from->plan;
     const int given[9] = {
@@ -166,6 +182,7 @@ static int is_asked(const struct job *from, const char fixed[64], const int v[9]
                                  : (v[7] & 1) && (v[2] == 1 || p->gpus / v[0] / v[1] / v[2] == 1))
         return 0;
     if (is_given(fixed, "ep-overlap") && v[7] >> 1 != p->ep_overlap) return 0;
+    if (!is_way(from, fixed, v)) return 0;
     return is_given(fixed, "recompute") ? v[8] == given[8] : is_tried(from, v[8]);
 }
 
@@ -174,7 +191,7 @@ static int64_t try_all(struct job *j, const struct job *from, const char fixed[6
 {
     const int n = from->plan.gpus, chunks = from->model.layers + 2;
     int64_t plans = 0;
-    int v[9];
+    int v[12];
     for (v[0] = 1; v[0] <= n; v[0]++)
         for (v[1] = 1; v[0] * v[1] <= n; v[1]++)
             for (v[2] = 1; v[0] * v[1] * v[2] <= n; v[2]++)
@@ -184,9 +201,12 @@ static int64_t try_all(struct job *j, const struct job *from, const char fixed[6
                             for (v[6] = 1; v[6] <= 8; v[6]++)
                                 for (v[7] = 0; v[7] < 4; v[7]++)
                                     for (v[8] = 0; v[8] < 2 << RECOMPUTE_FULL; v[8]++)
-                                        if ((is_tried(from, v[8]) || v[8] == from->plan.recompute) &&
-                                            is_asked(from, fixed, v))
-                                            plans += plan_passes(j, from, v);
+                                        for (v[9] = 0; v[9] <= DISPATCHER_ALLGATHER; v[9]++)
+                                            for (v[10] = 0; v[10] <= CP_COMM_P2P; v[10]++)
+                                                for (v[11] = 0; v[11] < 2; v[11]++)
+                                                    if ((is_tried(from, v[8]) || v[8] == from->plan.recompute) &&
+                                                        is_asked(from, fixed, v))
+                                                        plans += plan_passes(j, from, v);
     return plans;
 }
 

@@ -40,10 +40,17 @@ static const char *echo(struct arena *a, const struct plan *p, const char *key)
     return o ? cfg_echo(arena_alloc(a, ECHO_B), ECHO_B, p, o) : "";
 }
 
+/* ", dispatcher hybridep, cp-comm p2p": how ranks exchange, where there are several. */
+static const char *ways(struct arena *a, const struct plan *p)
+{
+    const char *to = p->ep * p->etp > 1 ? arena_printf(a, ", dispatcher %s", echo(a, p, "dispatcher")) : "";
+    return p->cp > 1 ? arena_printf(a, "%s, cp-comm %s", to, echo(a, p, "cp-comm")) : to;
+}
+
 /* ", order tp-cp-ep-pp-dp": what most plans leave alone, where this one does not. */
 static const char *unusual(struct arena *a, const struct plan *p)
 {
-    static const char *const keys[] = { "order", "precision", "optimizer", "ep-overlap", "split-wgrad", "load" };
+    static const char *const keys[] = { "order", "precision", "optimizer", "fsdp", "ep-overlap", "split-wgrad", "load" };
     const char *text = "";
     for (int i = 0; i < LEN(keys); i++) {
         const char *value = echo(a, p, keys[i]);
@@ -56,9 +63,9 @@ static const char *unusual(struct arena *a, const struct plan *p)
 char *answer_plan_line(struct arena *a, const struct plan *p)
 {
     return arena_printf(
-        a, "pp %d x (tp %d cp %d dp %d | etp %d ep %d edp %d), %s, vpp %d, mbs %d, %d micro-batches, recompute %s%s",
+        a, "pp %d x (tp %d cp %d dp %d | etp %d ep %d edp %d), %s, vpp %d, mbs %d, %d micro-batches, recompute %s%s%s",
         p->pp, p->tp, p->cp, p->dp, p->etp, p->ep, p->edp, echo(a, p, "schedule"), p->vpp, p->mbs, p->n_micro,
-        echo(a, p, "recompute"), unusual(a, p));
+        echo(a, p, "recompute"), ways(a, p), unusual(a, p));
 }
 
 static enum answer_line line_of(enum group g)

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { TIMES = 15, ROOM = 4 * LAYOUT_CHUNKS };
+enum { TIMES = 15 };
 
 static double now_s(void)
 {
@@ -61,8 +61,8 @@ static int64_t price_grids(struct space *sp, struct search_point *point, int eve
         for (int mbs = sp->s.mbs[0]; mbs <= sp->s.mbs[1]; mbs++) {
             const int points = (int)search_space_points(&sp->s, &sp->s.grid[g], g, mbs, point).points;
             for (int i = 0; i < points; i++)
-                for (int r = 0; r < sp->s.n_recompute[point[i].weave]; r++, n++) {
-                    const int set = sp->s.recompute[point[i].weave][r];
+                for (int r = 0; r < sp->s.n_recompute[point[i].way.weave]; r++, n++) {
+                    const int set = sp->s.recompute[point[i].way.weave][r];
                     sum[0] += search_bound_slots_s(&sp->views, &point[i], set);
                     sum[1] += search_live_states_B(&sp->views, &point[i]);
                 }
@@ -76,7 +76,7 @@ static void bench_prices(void)
     struct space sp;
     double took_s[TIMES], sum[2] = { 0, 0 };
     int64_t n = 0;
-    struct search_point *point = arena_alloc(&a, ROOM * sizeof *point);
+    struct search_point *point = arena_alloc(&a, SEARCH_POINTS * sizeof *point);
     space_open(&sp, &a, "deepseek-v3", "gb200-nvl72", "1024", "4096", "4096");
     for (int i = -1; i < TIMES; i++) {          /* the first prices the blocks */
         const double from_s = now_s();
@@ -187,7 +187,7 @@ static int bench_bounds(int64_t plans)
         struct space sp;
         struct search_tries tries;
         const int64_t share = plans * (k < 2 ? 40 : 5) / 100;
-        struct search_point *point = arena_alloc(&a, ROOM * sizeof *point);
+        struct search_point *point = arena_alloc(&a, SEARCH_POINTS * sizeof *point);
         space_open(&sp, &a, on[k][0], on[k][1], on[k][2], on[k][3], on[k][4]);
         search_try_open(&tries, &sp.s, INFINITY, 0);
         for (int64_t at = 0; at < share; at += BATCH_PLANS) {
@@ -198,8 +198,8 @@ static int bench_bounds(int64_t plans)
                 const int points = (int)search_space_points(&sp.s, &sp.s.grid[g], g, mbs, point).points;
                 if (!points) continue;
                 const struct search_point *p = &point[next(&state) % (uint64_t)points];
-                const uint64_t sets = (uint64_t)sp.s.n_recompute[p->weave];
-                const int32_t set = sp.s.recompute[p->weave][next(&state) % sets];
+                const uint64_t sets = (uint64_t)sp.s.n_recompute[p->way.weave];
+                const int32_t set = sp.s.recompute[p->way.weave][next(&state) % sets];
                 plan[i++] = (struct search_try){ .point = *p, .recompute = (uint8_t)set };
             }
             search_try_all(&tries, plan, n);
