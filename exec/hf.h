@@ -34,9 +34,9 @@ enum err hf_fits(const struct program *pr, const struct job *j, double host_B, s
 /* The same from a model's name or path, as of a plan; mtp 0: without MTP. */
 enum err hf_model_open(struct hf_model *h, struct arena *a, const char *model, int mtp, struct diag *d);
 
-/* Reads `dir` into a checkpoint under `root` at step 0. ERR_CONFIG names a tensor that is missing, has
- * another shape than the model, or has no place in it. */
-enum err hf_import(struct arena *a, const char *dir, const char *root, struct diag *d);
+/* Reads `dir` into a checkpoint under `root` at step 0. note: what is odd in it and may be meant, NULL: nothing. ERR_CONFIG
+ * names a tensor that is missing, has another shape than the model, or has no place in it. */
+enum err hf_import(struct arena *a, const char *dir, const char *root, const char **note, struct diag *d);
 /* Writes the checkpoint `dir` as transformers reads it into `to`, made where it is not there: with the files,
  * types and bytes of what was imported once, else float32 in one file. ERR_LIMIT: no architecture of
  * transformers computes what the model does. */

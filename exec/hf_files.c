@@ -179,11 +179,29 @@ static enum err hf_save(struct hf_model *h, struct arena *a, const struct hf_sou
     return e;
 }
 
-enum err hf_import(struct arena *a, const char *dir, const char *root, struct diag *d)
+/* transformers keeps the selection bias in float32 whatever the rest is (modeling_deepseek_v3.py,
+ * _keep_in_fp32_modules_strict): scores that are near each other are told apart by its last digits. */
+static const char *hf_coarse_bias(const struct hf_source *s, struct arena *a)
+{
+    const char *first = NULL;
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->file[i].n; k++) {
+            const struct safetensors_tensor *x = &s->file[i].tensor[k];
+            if (x->type == SAFETENSORS_F32 || !strstr(x->name, "e_score_correction_bias")) continue;
+            if (!n++) first = x->name;
+        }
+    if (!n) return NULL;
+    return arena_printf(a, "%s is not F32 (%d such): a selection bias of fewer digits may choose other experts than the run that "
+                           "trained it; take a checkpoint that keeps it in F32", first, n);
+}
+
+enum err hf_import(struct arena *a, const char *dir, const char *root, const char **note, struct diag *d)
 {
     struct hf_source s = { 0 };
     struct hf_model h;
     enum err e = hf_open(&s, a, dir, d);
+    *note = e == OK ? hf_coarse_bias(&s, a) : NULL;
     if (e == OK) e = hf_read(&h, a, &s, dir, d);
     if (e == OK) e = hf_save(&h, a, &s, root, d);
     hf_close(&s);

@@ -35,7 +35,8 @@ static void drop_root(struct arena *a)
 static const char *imported(struct arena *a, const char *from)
 {
     struct diag d;
-    ck_assert_msg(hf_import(a, from, root, &d) == OK, "%s", d.text);
+    const char *note;
+    ck_assert_msg(hf_import(a, from, root, &note, &d) == OK, "%s", d.text);
     return arena_printf(a, "%s/step-00000000", root);
 }
 
@@ -265,29 +266,82 @@ START_TEST(an_upcycled_model_begins_at_its_parents_loss)
 }
 END_TEST
 
+/* ---- case F06: a selection bias stays float32 though all else is bf16 ---- */
+
+/* The fixture's files in `to`, its bias as float32 numbers that bf16 cannot hold. */
+static void with_fine_bias(struct arena *a, const char *from, const char *to)
+{
+    struct safetensors s;
+    struct diag d;
+    char *head = "{";
+    int64_t at_B = 0;
+    ck_assert_msg(safetensors_open(&s, a, arena_printf(a, "%s/model.safetensors", from), &d) == OK, "%s", d.text);
+    uint8_t *data = arena_alloc(a, 2 * (size_t)s.data_B);
+    for (int i = 0; i < s.n; i++) {
+        const struct safetensors_tensor *x = &s.tensor[i];
+        const int bias = strstr(x->name, "e_score_correction_bias") != NULL;
+        const int64_t n = safetensors_elements(x), bytes = bias ? 4 * n : x->bytes;
+        const char *shape = x->n_dim == 1 ? arena_printf(a, "%lld", (long long)x->dim[0])
+                                          : arena_printf(a, "%lld,%lld", (long long)x->dim[0], (long long)x->dim[1]);
+        memcpy(data + at_B, s.data + x->at_B, (size_t)x->bytes);
+        for (int64_t e = 0; bias && e < n; e++) ((float *)(void *)(data + at_B))[e] = 1.0007f + 1e-4f * (float)e;
+        head = arena_printf(a, "%s%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%lld,%lld]}", head, i ? "," : "",
+                            x->name, bias ? "F32" : "BF16", shape, (long long)at_B, (long long)(at_B + bytes));
+        at_B += bytes;
+    }
+    head = arena_printf(a, "%s}", head);
+    run_shell(arena_printf(a, "mkdir %s && cp %s/config.json %s", to, from, to));
+    FILE *f = fopen(arena_printf(a, "%s/model.safetensors", to), "wb");
+    const uint64_t head_B = strlen(head);
+    ck_assert(f && fwrite(&head_B, 8, 1, f) == 1 && fwrite(head, 1, head_B, f) == head_B &&
+              fwrite(data, 1, (size_t)at_B, f) == (size_t)at_B && fclose(f) == 0);
+    safetensors_close(&s);
+}
+
+START_TEST(a_selection_bias_keeps_its_digits)
+{
+    struct arena a = { 0 };
+    struct diag d;
+    const char *note;
+    make_root();
+    const char *fine = arena_printf(&a, "%s/fine", root), *back = arena_printf(&a, "%s/back", root);
+    with_fine_bias(&a, DATA "deepseek-v3", fine);
+    ck_assert_msg(hf_import(&a, fine, root, &note, &d) == OK, "%s", d.text);
+    ck_assert_ptr_null(note);
+    ck_assert_msg(hf_export(&a, arena_printf(&a, "%s/step-00000000", root), back, &d) == OK, "%s", d.text);
+    run_shell(arena_printf(&a, "cmp %s/model.safetensors %s/model.safetensors", fine, back));
+    ck_assert_msg(hf_import(&a, DATA "deepseek-v3", arena_printf(&a, "%s/coarse", root), &note, &d) == OK, "%s", d.text);
+    ck_assert_msg(note && strstr(note, "model.layers.1.mlp.gate.e_score_correction_bias is not F32 (1 such)"), "%s",
+                  note ? note : "no note");
+    drop_root(&a);
+    arena_free(&a);
+}
+END_TEST
+
 /* ---- what is wrong is named ---- */
 
 START_TEST(wrong_checkpoints_are_refused)
 {
     struct arena a = { 0 };
     struct diag d;
+    const char *note;
     make_root();
     const char *at = arena_printf(&a, "%s/hf", root);
     run_shell(arena_printf(
         &a, "mkdir %s && cp " DATA "mixtral/config.json " DATA "llama/model.safetensors %s", at, at));
-    ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
+    ck_assert_int_eq(hf_import(&a, at, root, &note, &d), ERR_CONFIG);
     ck_assert_msg(strstr(d.text, "the config's model needs") != NULL, "%s", d.text);
     run_shell(arena_printf(&a,
                            "cp " DATA "mixtral/model.safetensors %s && sed -i 's/\"num_local_experts\": "
                                       "4/\"num_local_experts\": 3/' %s/config.json",
                            at, at));
-    ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
+    ck_assert_int_eq(hf_import(&a, at, root, &note, &d), ERR_CONFIG);
     ck_assert_msg(strstr(d.text, "gate.weight is 4 x 16") != NULL, "%s", d.text);
     run_shell(arena_printf(&a, "cp " DATA "mixtral/config.json %s && truncate -s 9000 %s/model.safetensors",
                            at, at));
-    ck_assert_int_eq(hf_import(&a, at, root, &d), ERR_CONFIG);
+    ck_assert_int_eq(hf_import(&a, at, root, &note, &d), ERR_CONFIG);
     ck_assert_msg(strstr(d.text, "cut short") != NULL, "%s", d.text);
-    ck_assert_int_eq(hf_import(&a, "/nowhere", root, &d), ERR_IO);
+    ck_assert_int_eq(hf_import(&a, "/nowhere", root, &note, &d), ERR_IO);
     drop_root(&a);
     arena_free(&a);
 }
@@ -316,6 +370,7 @@ int main(void)
         { what_was_never_theirs_is_written_too, LEN(models) },
         { logits_and_gradients_are_pytorchs, LEN(models) * LEN(plans) },
         { an_upcycled_model_begins_at_its_parents_loss, LEN(upcycled) },
+        { a_selection_bias_keeps_its_digits, 0 },
         { wrong_checkpoints_are_refused, 0 },
         { a_conversion_that_no_host_holds, 0 },
     };

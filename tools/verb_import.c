@@ -37,10 +37,12 @@ static enum err give(const struct import_flags *f, const char *text, const char 
 static enum err checkpoint(struct arena *a, const struct args *args, const struct import_flags *f, struct diag *d)
 {
     const char *root = *f->out ? f->out : "moefold-import";
-    TRY(hf_import(a, args->word[0], root, d));
+    const char *note;
+    TRY(hf_import(a, args->word[0], root, &note, d));
     const char *made = arena_printf(a, "%s/step-00000000", root);
-    if (args->json) report_document(json_pack("{s:s}", "checkpoint", made));
+    if (args->json) report_document(json_pack("{s:s,s:s*}", "checkpoint", made, "note", note));
     else printf("%s\n\nGo on with: moefold run --resume %s --data TEXT --steps N\n", made, made);
+    if (!args->json && note) printf("Note: %s\n", note);
     return OK;
 }
 
