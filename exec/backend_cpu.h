@@ -5,6 +5,7 @@
 #include "exec/backend.h"
 #include "kernels/act.h"
 #include "kernels/attention.h"
+#include "kernels/balance.h"
 #include "kernels/exchange.h"
 #include "kernels/merge.h"
 #include "kernels/mla.h"
@@ -45,6 +46,7 @@ float *backend_cpu_sinks(const struct call *c, struct operand all, int heads);
 struct xent backend_cpu_vocabulary(const struct call *c, struct operand logit);
 enum act backend_cpu_act_kind(const struct call *c);
 struct route_rule backend_cpu_route_rule(const struct call *c);
+struct balance backend_cpu_balance_rule(const struct call *c, int64_t rows);    /* rows: of scores, here */
 double backend_cpu_loss_scale(const struct call *c);    /* of a row's gradient */
 enum { METRIC_SQUARES = 2, METRIC_BALANCE };    /* places of the gradients' square sum, of balance losses in the metric buffer */
 

@@ -1,7 +1,6 @@
 /* Launchers of the routed half of a layer, except its collectives. Shapes that only a router knows are sums
  * over the count matrix. */
 #include "exec/backend_cpu.h"
-#include "kernels/balance.h"
 #include "kernels/move.h"
 #include "kernels/permute.h"
 #include "kernels/route.h"
@@ -114,7 +113,7 @@ enum err backend_cpu_route_bwd(const struct call *c)
 /* ---- balance ---- */
 
 /* The first row's place among the micro-batch's: a rank has its tp slice of its cp slice of every sequence. */
-static struct balance balance_rule(const struct call *c, int64_t rows)
+struct balance backend_cpu_balance_rule(const struct call *c, int64_t rows)
 {
     const struct plan *p = &c->job->plan;
     const struct model *m = &c->job->model;
@@ -131,13 +130,13 @@ static struct balance balance_rule(const struct call *c, int64_t rows)
 
 enum err backend_cpu_route_load(const struct call *c)
 {
-    const struct balance b = balance_rule(c, c->read[0].rows);
+    const struct balance b = backend_cpu_balance_rule(c, c->read[0].rows);
     return balance_load_ref(c->write[0].p, c->read[0].p, c->read[0].rows, c->write[0].rows, &b);
 }
 
 enum err backend_cpu_balance(const struct call *c)
 {
-    const struct balance b = balance_rule(c, c->add[0].rows);
+    const struct balance b = backend_cpu_balance_rule(c, c->add[0].rows);
     float *metric = c->add[1].p;
     return balance_ref(c->add[0].p, &metric[METRIC_BALANCE], c->read[0].p, c->read[1].p, c->read[2].p, c->add[0].rows, &b);
 }

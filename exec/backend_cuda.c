@@ -396,6 +396,25 @@ static enum err route_bwd(const struct call *c)
                      scratch);
 }
 
+static enum err route_load(const struct call *c)
+{
+    const struct operand score = c->read[0];
+    const struct balance b = backend_cpu_balance_rule(c, score.rows);
+    if (!stored_as(c, DT_F32, 0)) return on_host(c);
+    return done(c, balance_load_cuda(c->write[0].p, score.p, score.rows, c->write[0].rows, &b, STREAM));
+}
+
+static enum err balance(const struct call *c)
+{
+    const int64_t rows = c->add[0].rows;
+    const struct balance b = backend_cpu_balance_rule(c, rows);
+    void *scratch;
+    if (!stored_as(c, DT_F32, 0)) return on_host(c);
+    TRY(scratch_open(&scratch, c, balance_cuda_scratch_B(rows)));
+    return done_with(c, balance_cuda(c->add[0].p, (float *)c->add[1].p + METRIC_BALANCE, c->read[0].p, c->read[1].p, c->read[2].p,
+                                     rows, &b, scratch, STREAM), scratch);
+}
+
 static enum err permute(const struct call *c)
 {
     const struct operand y = c->write[0];
@@ -506,7 +525,8 @@ static launch *const own[OP_KIND_COUNT] = {
     [OP_GEMM] = gemm, [OP_DGRAD] = dgrad,
     [OP_WGRAD] = wgrad, [OP_GROUPED_GEMM] = grouped_gemm, [OP_GROUPED_DGRAD] = grouped_dgrad,
     [OP_GROUPED_WGRAD] = grouped_wgrad, [OP_SWIGLU] = swiglu, [OP_SWIGLU_BWD] = swiglu_bwd, [OP_ACT] = act,
-    [OP_ACT_BWD] = act_bwd, [OP_ROUTE] = route, [OP_ROUTE_BWD] = route_bwd, [OP_PERMUTE] = permute, [OP_UNPERMUTE] = unpermute,
+    [OP_ACT_BWD] = act_bwd, [OP_ROUTE] = route, [OP_ROUTE_BWD] = route_bwd, [OP_ROUTE_LOAD] = route_load, [OP_BALANCE] = balance,
+    [OP_PERMUTE] = permute, [OP_UNPERMUTE] = unpermute,
     [OP_SORT] = sort, [OP_UNSORT] = unsort, [OP_XENT_MAX] = xent_max, [OP_XENT_SUM] = xent_sum, [OP_XENT_BWD] = xent_bwd,
     [OP_ZERO] = zero, [OP_ADAMW] = adamw, [OP_SUMSQ] = sumsq,
 };

@@ -6,8 +6,7 @@
  * logsumexp(logits)^2. float32, sums in double. */
 #ifndef KERNELS_BALANCE_H
 #define KERNELS_BALANCE_H
-#include "models/base/err.h"
-#include <stdint.h>
+#include "kernels/stream.h"
 
 struct balance {
     int experts, topk, sigmoid;
@@ -21,5 +20,12 @@ enum err balance_load_ref(float *load, const float *score, int64_t rows, int64_t
  * sigmoids not yet divided); load: over all rows of a scope, NULL: no balance; logit: NULL: no z loss. */
 enum err balance_ref(float *dlogit, float *loss, const float *score, const float *load, const float *logit, int64_t rows,
                      const struct balance *b);
+
+/* The same on the device; experts at most BALANCE_EXPERTS (ERR_LIMIT). scratch: balance_cuda_scratch_B. */
+enum { BALANCE_EXPERTS = 8192 };
+int64_t balance_cuda_scratch_B(int64_t rows);
+enum err balance_load_cuda(float *load, const float *score, int64_t rows, int64_t scopes, const struct balance *b, kstream s);
+enum err balance_cuda(float *dlogit, float *loss, const float *score, const float *load, const float *logit, int64_t rows,
+                      const struct balance *b, void *scratch, kstream s);
 
 #endif

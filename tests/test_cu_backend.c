@@ -13,6 +13,7 @@ static const struct fold folds[] = {
     { .name = "mla folded", .family = MLA, .cp = 2, .ep = 2 },
     { .name = "windows, sinks, biases", .family = OSS },
     { .name = "gqa bf16", .family = GQA, .bf16 = 1 },
+    { .name = "balanced by sequence", .family = MLA, .dp = 2, .balance = BALANCE_SEQ_AUX },
 };
 
 static void open_fold(struct parity *p, const struct fold *f, int steps)

@@ -1,6 +1,7 @@
-/* The router of the CUDA source, emulated: choices, counts and lists equal the reference's bit for bit over every kind of
+/* The router of the CUDA source and its balance losses, emulated: choices, counts and lists equal the reference's bit for bit over every kind of
  * score, bias and group limit; ties (case D07: all tied, and two logits equal at the boundary, twenty times), logits that are
  * not numbers, no tokens, as many picks as experts. */
+#include "kernels/balance.h"
 #include "kernels/route.h"
 #include "tests/device.h"
 
@@ -122,10 +123,49 @@ START_TEST(choices_made_elsewhere_are_taken)
 }
 END_TEST
 
+/* ---- balance losses ---- */
+
+/* `parts`: bit 0 balance, bit 1 the z loss. Scores are tied in places, and rows begin inside a scope. */
+static void balance_run(int64_t rows, struct balance b, int parts)
+{
+    const int64_t n = rows * b.experts, scopes = (b.first + rows + b.local - 1) / b.local, loads = scopes * b.experts;
+    struct tensor logit = tensor_of(coarse(n, 6), n, DT_F32), score = tensor_of(coarse(n, 7), n, DT_F32),
+                  load = tensor_out(loads, DT_F32), dlogit = tensor_make(n, 8, DT_F32), loss = tensor_make(1, 9, DT_F32);
+    void *scratch = device_new(NULL, larger(balance_cuda_scratch_B(rows), 1));
+    for (int64_t i = 0; i < n; i++) score.value[i] = fabsf(score.value[i]) / 8 + 0.125f;
+    device_free(score.p);
+    score.p = device_new(score.value, n * 4);
+    balance_load_ref(load.value, score.value, rows, scopes, &b);
+    ck_assert_int_eq(balance_load_cuda(load.p, score.p, rows, scopes, &b, NULL), OK);
+    tensor_same(load, 0, "load");
+    balance_ref(dlogit.value, loss.value, score.value, parts & 1 ? load.value : NULL, parts & 2 ? logit.value : NULL, rows, &b);
+    ck_assert_int_eq(balance_cuda(dlogit.p, loss.p, score.p, parts & 1 ? load.p : NULL, parts & 2 ? logit.p : NULL, rows, &b,
+                                  scratch, NULL), OK);
+    tensor_same(dlogit, 1e-6, "dlogit"), tensor_same(loss, 1e-6, "loss");
+    device_free(scratch);
+    tensor_free(logit), tensor_free(score), tensor_free(load), tensor_free(dlogit), tensor_free(loss);
+}
+
+START_TEST(balance_losses_are_the_reference)
+{
+    const struct { int experts, topk; } kind[] = { { 8, 2 }, { 5, 5 }, { 3, 1 }, { 256, 8 } };
+    for (int order = 0; order < device_orders(); order++)
+        for (int i = 0; i < LEN(kind); i++)
+            for (int k = 0; k < 2 * LEN(tokens); k++) {
+                const int64_t rows = tokens[k / 2];
+                const struct balance b = { .experts = kind[i].experts, .topk = kind[i].topk, .sigmoid = k % 2, .first = 20,
+                                           .local = 32, .scale = 0.01, .z_scale = 0.02 };
+                device_order(order);
+                for (int parts = 1; parts < 4; parts++) balance_run(rows, b, parts);
+            }
+}
+END_TEST
+
 START_TEST(what_has_no_kernel_is_refused)
 {
     const struct route_rule wide = { ROUTE_EXPERTS + 1, 8, 1, 1, 0, 0, 1, 1 }, deep = { 64, ROUTE_TOPK + 1, 1, 1, 0, 0, 1, 1 };
     ck_assert_int_eq(route_cuda(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, &wide, NULL, NULL), ERR_LIMIT);
+    ck_assert_int_eq(balance_load_cuda(NULL, NULL, 1, 1, &(struct balance){ .experts = BALANCE_EXPERTS + 1 }, NULL), ERR_LIMIT);
     ck_assert_int_eq(route_cuda(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, &deep, NULL, NULL), ERR_LIMIT);
 }
 END_TEST
@@ -134,6 +174,7 @@ int main(void)
 {
     const TTest *const test[] = { every_rule_is_the_reference, ties_go_to_the_lower_index_every_time,
                                   logits_that_are_no_numbers_choose_different_experts,
-                                  choices_made_elsewhere_are_taken, what_has_no_kernel_is_refused };
+                                  choices_made_elsewhere_are_taken, balance_losses_are_the_reference,
+                                  what_has_no_kernel_is_refused };
     return test_main("cu_route", test, LEN(test), 300);
 }
