@@ -38,14 +38,23 @@ extern launch *const backend_cpu_launch[OP_KIND_COUNT];
 launch *const *backend_cpu_table(const struct plan *p);
 
 /* A backend of another device: its launchers, one for every kind, and the memory that arenas are of, which the host can also
- * reach. */
-enum { BACKEND_VERSION = 1 };
+ * reach. A launcher returns when its work is under way, in order, in the calling thread's stream of the device. A mark is a
+ * place in a stream: others wait for it, and it knows when it was reached. Functions that return text: NULL is well. */
+enum { BACKEND_VERSION = 2 };
 struct backend {
     int32_t version; const char *name;
     launch *const *launch;
     enum err (*open)(struct diag *d);           /* ERR_DEVICE: what is missing, and what to do                 */
     void *(*arena_new)(int64_t bytes);          /* NULL: there is no room                                      */
     void (*arena_free)(void *p);
+    void (*arena_filled)(void *p, int64_t bytes);       /* by the host, which now leaves it to the device      */
+    const char *(*wait)(void);                  /* the host, for all that this thread launched                 */
+    void *(*mark_new)(void);                    /* NULL: there is no room                                      */
+    void (*mark_free)(void *mark);              /* NULL: nothing                                               */
+    const char *(*mark)(void *mark);            /* behind all that this thread launched                        */
+    const char *(*after)(void *mark);           /* what this thread launches next comes after it; nobody waits */
+    const char *(*reached)(void *mark);         /* the host waits for it                                       */
+    double (*between_s)(void *from, void *to);  /* both reached                                                */
 };
 
 #endif

@@ -1,91 +1,12 @@
-/* The CUDA backend: a module that is loaded only when asked for. Arenas are managed memory, which host and device both see,
- * so what a kernel has no part in (tokens, counts, collectives, and what falls back) is done by the CPU launchers on the
- * same addresses. Each stream of a rank is a thread of the executor, and has its own CUDA stream: the thread's. An op's
- * launcher waits for its kernels, as the executor takes an op as done when its launcher returns. */
-#include "exec/backend_cpu.h"
-#include "kernels/act.h"
-#include "kernels/attention.h"
-#include "kernels/gemm.h"
-#include "kernels/merge.h"
-#include "kernels/mla.h"
+/* The CUDA backend: a module that is loaded only when asked for. Arenas are managed memory, so what a kernel has no part in
+ * (tokens, counts, and what falls back) is done by the CPU's launchers on the same addresses, once all before it in its stream
+ * is done. Each stream of a rank is a thread of the executor, and has its own CUDA stream: the thread's. Nobody else waits: a
+ * launcher returns with its kernels under way. */
+#include "exec/backend_cuda.h"
 #include "kernels/move.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
-#include "kernels/permute.h"
-#include "kernels/route.h"
 #include "kernels/swiglu.h"
-#include "kernels/xent.h"
-#include <cuda_runtime.h>
-#include <math.h>
-
-#define STREAM ((kstream)cudaStreamPerThread)
-
-/* ---- what launchers share ---- */
-
-static enum dtype type_of(const struct call *c, int id)
-{
-    return (enum dtype)c->pr->buf[id].dtype;
-}
-
-static enum err cuda_says(const struct call *c, cudaError_t e)
-{
-    if (e == cudaSuccess) return OK;
-    return fail(c->d, ERR_DEVICE, "rank %d, %s of layer %d: the GPU says: %s", c->rank, op_name((enum op_kind)c->op->kind),
-                c->op->layer, cudaGetErrorString(e));
-}
-
-/* Waits for what the op launched; `e`: what the launcher said. */
-static enum err done(const struct call *c, enum err e)
-{
-    if (e == ERR_DEVICE) return cuda_says(c, cudaErrorLaunchFailure);
-    if (e != OK)
-        return fail(c->d, e, "rank %d, %s of layer %d: no kernel for this type or width", c->rank,
-                    op_name((enum op_kind)c->op->kind), c->op->layer);
-    return cuda_says(c, cudaStreamSynchronize(STREAM));
-}
-
-static enum err scratch_open(void **p, const struct call *c, int64_t bytes)
-{
-    return cuda_says(c, cudaMallocAsync(p, (size_t)(bytes > 0 ? bytes : 1), STREAM));
-}
-
-/* Ends an op that had scratch. */
-static enum err done_with(const struct call *c, enum err e, void *scratch)
-{
-    const cudaError_t freed = cudaFreeAsync(scratch, STREAM);
-    TRY(done(c, e));
-    return cuda_says(c, freed);
-}
-
-/* By the CPU, on the same memory: nothing of the op's inputs is under way, since their launchers have waited. */
-static enum err on_host(const struct call *c)
-{
-    return backend_cpu_table(&c->job->plan)[c->op->kind](c);
-}
-
-/* Whether all operands that are there, except those with a bit in `apart` (written, added to, read: in that order), are stored
- * as `t`, which is fp32 or bf16. */
-static int stored_as(const struct call *c, enum dtype t, unsigned apart)
-{
-    const struct io *io = &c->op->io;
-    unsigned bit = 1;
-    if (t != DT_F32 && t != DT_BF16) return 0;
-    for (int i = 0; i < OP_WRITES; i++, bit <<= 1)
-        if (c->write[i].p && !(apart & bit) && type_of(c, io->write[i]) != t) return 0;
-    for (int i = 0; i < OP_ADDS; i++, bit <<= 1)
-        if (c->add[i].p && !(apart & bit) && type_of(c, io->add[i]) != t) return 0;
-    for (int i = 0; i < OP_READS; i++, bit <<= 1)
-        if (c->read[i].p && !(apart & bit) && type_of(c, io->read[i]) != t) return 0;
-    return 1;
-}
-#define WRITTEN(i) (1u << (i))
-#define ADDED(i) (1u << (OP_WRITES + (i)))
-#define READ(i) (1u << (OP_WRITES + OP_ADDS + (i)))
-
-static int is_float(const struct call *c, struct operand o, int id)
-{
-    return !o.p || type_of(c, id) == DT_F32;
-}
 
 /* ---- rows of a table, norms, columns ---- */
 
@@ -263,65 +184,6 @@ static enum err wgrad(const struct call *c)
     return done(c, gemm_grouped_wgrad_cuda(g.p, x.p, c->read[1].p, NULL, 1, x.rows, (int)g.rows, (int)g.cols, t, STREAM));
 }
 
-struct grouped { int32_t *start; int experts, out, in; };
-
-/* Where every local expert's rows begin, from the counts, on the device. `w`: the experts' weights here, or their gradient. */
-static enum err grouped_open(struct grouped *g, const struct call *c, struct operand count, struct operand w)
-{
-    const struct plan *p = &c->job->plan;
-    void *start;
-    *g = (struct grouped){ .experts = (int)count.cols / p->ep, .in = (int)w.cols };
-    g->out = (int)(w.rows / g->experts);
-    TRY(scratch_open(&start, c, (g->experts + 1) * (int64_t)sizeof *g->start));
-    g->start = start;
-    return OK;
-}
-
-static enum err grouped_starts(const struct grouped *g, const struct call *c, struct operand count)
-{
-    const struct plan *p = &c->job->plan;
-    return exchange_sizes_cuda(NULL, g->start, count.p, p->etp, p->ep, (int)count.cols, c->at.etp, c->at.ep, STREAM);
-}
-
-static enum err grouped_gemm(const struct call *c)
-{
-    const struct operand x = c->read[0];
-    const enum dtype t = type_of(c, c->op->io.read[0]), to = type_of(c, c->op->io.write[0]);
-    struct grouped g;
-    if (c->read[3].p || !stored_as(c, t, WRITTEN(0) | READ(2)) || (to != t && to != DT_F32)) return on_host(c);
-    TRY(grouped_open(&g, c, c->read[2], c->read[1]));
-    enum err e = grouped_starts(&g, c, c->read[2]);
-    if (e == OK)
-        e = gemm_grouped_cuda(c->write[0].p, x.p, c->read[1].p, g.start, g.experts, x.rows, g.out, g.in, t, to, STREAM);
-    return done_with(c, e, g.start);
-}
-
-static enum err grouped_dgrad(const struct call *c)
-{
-    const struct operand dy = c->read[0];
-    const enum dtype t = type_of(c, c->op->io.read[0]);
-    struct grouped g;
-    if (!stored_as(c, t, READ(2))) return on_host(c);
-    TRY(grouped_open(&g, c, c->read[2], c->read[1]));
-    enum err e = grouped_starts(&g, c, c->read[2]);
-    if (e == OK)
-        e = gemm_grouped_dgrad_cuda(c->write[0].p, dy.p, c->read[1].p, g.start, g.experts, dy.rows, g.out, g.in, t, STREAM);
-    return done_with(c, e, g.start);
-}
-
-static enum err grouped_wgrad(const struct call *c)
-{
-    const struct operand x = c->read[0];
-    const enum dtype t = type_of(c, c->op->io.read[0]);
-    struct grouped g;
-    if (c->add[1].p || !stored_as(c, t, ADDED(0) | READ(2)) || !is_float(c, c->add[0], c->op->io.add[0])) return on_host(c);
-    TRY(grouped_open(&g, c, c->read[2], c->add[0]));
-    enum err e = grouped_starts(&g, c, c->read[2]);
-    if (e == OK)
-        e = gemm_grouped_wgrad_cuda(c->add[0].p, x.p, c->read[1].p, g.start, g.experts, x.rows, g.out, g.in, t, STREAM);
-    return done_with(c, e, g.start);
-}
-
 static enum err swiglu(const struct call *c)
 {
     const struct operand y = c->write[0];
@@ -363,101 +225,6 @@ static enum err act_bwd(const struct call *c)
                                 backend_cpu_act_kind(c), t, STREAM));
 }
 
-/* ---- the routed half, except its collectives ---- */
-
-/* Recorded and replayed choices are the host's. */
-static enum err route(const struct call *c)
-{
-    const struct operand logit = c->read[0];
-    const struct route_rule r = backend_cpu_route_rule(c);
-    const int64_t own_B = (route_cuda_scratch_B(logit.rows, &r) + 7) / 8 * 8;
-    float least = INFINITY;
-    void *scratch;
-    if (c->routes || !stored_as(c, DT_F32, WRITTEN(1) | WRITTEN(3))) return on_host(c);
-    TRY(scratch_open(&scratch, c, own_B + (int64_t)sizeof least));
-    float *gap = (float *)(void *)((char *)scratch + own_B);
-    cudaError_t copied = cudaMemcpyAsync(gap, &least, sizeof least, cudaMemcpyHostToDevice, STREAM);
-    const enum err e = route_cuda(c->write[0].p, c->write[1].p, c->write[2].p, c->write[3].p, gap, logit.p, c->read[1].p, NULL,
-                                  logit.rows, &r, scratch, STREAM);
-    if (copied == cudaSuccess) copied = cudaMemcpyAsync(&least, gap, sizeof least, cudaMemcpyDeviceToHost, STREAM);
-    TRY(done_with(c, e, scratch));
-    if (c->score_gap) *c->score_gap = fminf(*c->score_gap, least);
-    return cuda_says(c, copied);
-}
-
-static enum err route_bwd(const struct call *c)
-{
-    const struct operand dlogit = c->write[0];
-    const struct route_rule r = backend_cpu_route_rule(c);
-    void *scratch;
-    if (c->read[0].cols != 1 || !stored_as(c, DT_F32, READ(2))) return on_host(c);
-    TRY(scratch_open(&scratch, c, route_cuda_scratch_B(dlogit.rows, &r)));
-    return done_with(c, route_bwd_cuda(dlogit.p, c->read[0].p, c->read[1].p, c->read[2].p, dlogit.rows, &r, scratch, STREAM),
-                     scratch);
-}
-
-static enum err route_load(const struct call *c)
-{
-    const struct operand score = c->read[0];
-    const struct balance b = backend_cpu_balance_rule(c, score.rows);
-    if (!stored_as(c, DT_F32, 0)) return on_host(c);
-    return done(c, balance_load_cuda(c->write[0].p, score.p, score.rows, c->write[0].rows, &b, STREAM));
-}
-
-static enum err balance(const struct call *c)
-{
-    const int64_t rows = c->add[0].rows;
-    const struct balance b = backend_cpu_balance_rule(c, rows);
-    void *scratch;
-    if (!stored_as(c, DT_F32, 0)) return on_host(c);
-    TRY(scratch_open(&scratch, c, balance_cuda_scratch_B(rows)));
-    return done_with(c, balance_cuda(c->add[0].p, (float *)c->add[1].p + METRIC_BALANCE, c->read[0].p, c->read[1].p, c->read[2].p,
-                                     rows, &b, scratch, STREAM), scratch);
-}
-
-static enum err permute(const struct call *c)
-{
-    const struct operand y = c->write[0];
-    const enum dtype t = type_of(c, c->op->io.read[0]);
-    if (!stored_as(c, t, READ(1))) return on_host(c);
-    return done(c, permute_cuda(y.p, c->read[0].p, c->read[1].p, y.rows, (int)y.cols, t, STREAM));
-}
-
-/* A token has topk rows, or (from the dispatcher that gathers) as many of them as are here. */
-static enum err unpermute(const struct call *c)
-{
-    const struct operand y = c->write[0], x = c->read[0];
-    const enum dtype t = type_of(c, c->op->io.read[0]);
-    const int most = c->job->model.topk;
-    void *scratch;
-    if (!stored_as(c, t, READ(1))) return on_host(c);
-    TRY(scratch_open(&scratch, c, permute_scratch_B(y.rows, most)));
-    return done_with(c, permute_back_cuda(y.p, x.p, c->read[1].p, c->read[2].p, y.rows, x.rows, (int)y.cols, most, scratch, t,
-                                          STREAM), scratch);
-}
-
-static enum err sort_rows(const struct call *c, int back)
-{
-    const struct operand y = c->write[0], count = c->read[1];
-    const struct plan *p = &c->job->plan;
-    const enum dtype t = type_of(c, c->op->io.read[0]);
-    void *scratch;
-    if (!stored_as(c, t, READ(1))) return on_host(c);
-    TRY(scratch_open(&scratch, c, exchange_scratch_B(p->etp, (int)count.cols)));
-    return done_with(c, exchange_sort_cuda(y.p, c->read[0].p, count.p, p->etp, p->ep, (int)count.cols, c->at.ep, y.rows,
-                                           (int)y.cols, back, scratch, t, STREAM), scratch);
-}
-
-static enum err sort(const struct call *c)
-{
-    return sort_rows(c, 0);
-}
-
-static enum err unsort(const struct call *c)
-{
-    return sort_rows(c, 1);
-}
-
 /* ---- the loss and the step's end ---- */
 
 static enum err xent_max(const struct call *c)
@@ -486,8 +253,7 @@ static enum err xent_bwd(const struct call *c)
 
 static enum err zero(const struct call *c)
 {
-    return cuda_says(c, cudaMemsetAsync(c->write[0].p, 0, (size_t)backend_cpu_B(c, c->write[0], c->op->io.write[0]), STREAM)) == OK
-               ? done(c, OK) : ERR_DEVICE;
+    return says(c, device_zero(c->write[0].p, backend_cpu_B(c, c->write[0], c->op->io.write[0])));
 }
 
 /* The CPU launcher cuts a bucket into runs of parameters that decay and that do not; each run is the GPU's. */
@@ -502,6 +268,7 @@ static enum err adamw(const struct call *c)
     struct kernels k = *c->kernels;
     struct call mine = *c;
     if (!stored_as(c, DT_F32, 0)) return on_host(c);
+    TRY(says(c, device_wait()));        /* the host reads the gradient's norm */
     k.optimizer_adamw = adamw_kernel;
     mine.kernels = &k;
     return done(c, backend_cpu_launch[OP_ADAMW](&mine));
@@ -523,64 +290,17 @@ static launch *const own[OP_KIND_COUNT] = {
     [OP_SPLIT] = split, [OP_MERGE] = merge, [OP_ROPE] = rope, [OP_ROPE_BWD] = rope_bwd, [OP_MLA_QKV] = mla_qkv,
     [OP_MLA_QKV_BWD] = mla_qkv_bwd, [OP_ATTN] = attn, [OP_ATTN_BWD] = attn_bwd, [OP_ATTN_MERGE] = attn_merge,
     [OP_GEMM] = gemm, [OP_DGRAD] = dgrad,
-    [OP_WGRAD] = wgrad, [OP_GROUPED_GEMM] = grouped_gemm, [OP_GROUPED_DGRAD] = grouped_dgrad,
-    [OP_GROUPED_WGRAD] = grouped_wgrad, [OP_SWIGLU] = swiglu, [OP_SWIGLU_BWD] = swiglu_bwd, [OP_ACT] = act,
-    [OP_ACT_BWD] = act_bwd, [OP_ROUTE] = route, [OP_ROUTE_BWD] = route_bwd, [OP_ROUTE_LOAD] = route_load, [OP_BALANCE] = balance,
-    [OP_PERMUTE] = permute, [OP_UNPERMUTE] = unpermute,
-    [OP_SORT] = sort, [OP_UNSORT] = unsort, [OP_XENT_MAX] = xent_max, [OP_XENT_SUM] = xent_sum, [OP_XENT_BWD] = xent_bwd,
+    [OP_WGRAD] = wgrad, [OP_GROUPED_GEMM] = backend_cuda_grouped_gemm, [OP_GROUPED_DGRAD] = backend_cuda_grouped_dgrad,
+    [OP_GROUPED_WGRAD] = backend_cuda_grouped_wgrad, [OP_SWIGLU] = swiglu, [OP_SWIGLU_BWD] = swiglu_bwd, [OP_ACT] = act,
+    [OP_ACT_BWD] = act_bwd, [OP_ROUTE] = backend_cuda_route, [OP_ROUTE_BWD] = backend_cuda_route_bwd, [OP_ROUTE_LOAD] = backend_cuda_route_load, [OP_BALANCE] = backend_cuda_balance,
+    [OP_PERMUTE] = backend_cuda_permute, [OP_UNPERMUTE] = backend_cuda_unpermute,
+    [OP_SORT] = backend_cuda_sort, [OP_UNSORT] = backend_cuda_unsort, [OP_XENT_MAX] = xent_max, [OP_XENT_SUM] = xent_sum, [OP_XENT_BWD] = xent_bwd,
     [OP_ZERO] = zero, [OP_ADAMW] = adamw, [OP_SUMSQ] = sumsq,
 };
 
 static enum err backend_cuda_launch(const struct call *c)
 {
     return own[c->op->kind] ? own[c->op->kind](c) : on_host(c);
-}
-
-/* ---- the device ---- */
-
-static enum err device_checks(int *device, struct diag *d)
-{
-    int count = 0, major = 0, minor = 0, shared = 0;
-    const cudaError_t e = cudaGetDeviceCount(&count);
-    if (e == cudaErrorInsufficientDriver)
-        return fail(d, ERR_DEVICE, "--backend cuda: no NVIDIA driver, or one older than CUDA %d.%d needs: install one, or use "
-                                   "--backend cpu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    if (e != cudaSuccess || count == 0)
-        return fail(d, ERR_DEVICE, "--backend cuda: no GPU that the driver shows (%s): use --backend cpu",
-                    e == cudaSuccess ? "it counts 0" : cudaGetErrorString(e));
-    *device = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
-    if ((major != 9 && major != 10) || minor != 0)
-        return fail(d, ERR_DEVICE, "--backend cuda: GPU 0 has compute capability %d.%d; kernels were built for 9.0 and 10.0: use "
-                                   "--backend cpu", major, minor);
-    cudaDeviceGetAttribute(&shared, cudaDevAttrConcurrentManagedAccess, 0);
-    if (!shared)
-        return fail(d, ERR_DEVICE, "--backend cuda: GPU 0 cannot share memory with the host while it works (no concurrent managed "
-                                   "access), which this backend needs: use --backend cpu");
-    return OK;
-}
-
-static enum err backend_cuda_open(struct diag *d)
-{
-    int device;
-    TRY(device_checks(&device, d));
-    const cudaError_t e = cudaSetDevice(device);
-    return e == cudaSuccess ? OK : fail(d, ERR_DEVICE, "--backend cuda: GPU %d: %s", device, cudaGetErrorString(e));
-}
-
-/* Managed memory may exceed the GPU's: pages then move to and fro, so what does not fit is refused. */
-static void *backend_cuda_arena_new(int64_t bytes)
-{
-    size_t free_B = 0, all_B = 0;
-    void *p = NULL;
-    if (cudaMemGetInfo(&free_B, &all_B) != cudaSuccess || (size_t)bytes > free_B) return NULL;
-    return cudaMallocManaged(&p, (size_t)bytes, cudaMemAttachGlobal) == cudaSuccess ? p : NULL;
-}
-
-static void backend_cuda_arena_free(void *p)
-{
-    cudaFree(p);
 }
 
 static launch *const table[OP_KIND_COUNT] = {
@@ -590,6 +310,8 @@ static launch *const table[OP_KIND_COUNT] = {
 };
 
 __attribute__((visibility("default"))) const struct backend backend_module = {
-    .version = BACKEND_VERSION, .name = "cuda", .launch = table, .open = backend_cuda_open, .arena_new = backend_cuda_arena_new,
-    .arena_free = backend_cuda_arena_free,
+    .version = BACKEND_VERSION, .name = "cuda", .launch = table, .open = device_open, .arena_new = device_arena_new,
+    .arena_free = device_arena_free, .arena_filled = device_arena_filled, .wait = device_wait, .mark_new = device_mark_new,
+    .mark_free = device_mark_free, .mark = device_mark, .after = device_after, .reached = device_reached,
+    .between_s = device_between_s,
 };

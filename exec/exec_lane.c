@@ -1,5 +1,5 @@
-/* A CPU stream: a thread that takes its items in list order. It waits until an item is issued and its deps are
- * done, launches, marks it done and rings those whom that concerns. */
+/* A stream: a thread that takes its items in list order. It waits until an item is issued and its deps are done (on a device:
+ * launched), launches, marks it done and rings those whom that concerns. */
 #include "exec/exec_rank.h"
 
 struct pending { const struct exec_rank *r; int64_t issued; int32_t item, step; };
@@ -34,14 +34,17 @@ static int exec_lane_ready(struct lane *l, int item, int step)
     return !atomic_load(&r->x->stop);
 }
 
-static enum err exec_lane_launch(struct lane *l, const struct item *it, int step, struct span *s)
+static enum err exec_lane_launch(struct lane *l, int item, int step, struct span *s)
 {
     struct exec_rank *r = l->r;
+    const struct item *it = &r->u->item[item];
     struct call c;
+    TRY(exec_mark_begin(r, item, &l->d));
     if (r->x->ask->poison) exec_life_born(&r->life, r, it);
     s->t0_ns = bell_now_ns();
     TRY(exec_bind(&c, r, it, step, &l->d));
     TRY(r->x->backend[c.op->kind](&c));
+    TRY(exec_mark_end(r, item, &l->d));
     if (c.op->kind == OP_SIZES) TRY(exec_bind_capacity(r, &c, &l->d));
     s->t1_ns = bell_now_ns();
     exec_bind_rows(s->rows, &c);
@@ -64,7 +67,7 @@ static int exec_lane_item(struct lane *l, int item, int step)
     const struct item *it = &r->u->item[item];
     struct span s = { .iter = step, .rank = r->rank, .step = it->step, .op = it->op };
     if (!exec_lane_ready(l, item, step)) return 0;
-    const enum err e = exec_lane_launch(l, it, step, &s);
+    const enum err e = exec_lane_launch(l, item, step, &s);
     if (e != OK) {
         exec_rank_fail(r, e, &l->d);
         return 0;

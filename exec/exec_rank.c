@@ -105,6 +105,7 @@ static enum err exec_rank_make_arena(struct exec_rank *r, struct diag *d)
     memset(r->arena + memory_B, CANARY, CANARY_B);
     exec_param_init(r->x->pr, r->u, r->x->j, r->rank, r->arena);
     if (r->x->ask->before) r->x->ask->before(r->x->ask->user, r->rank, r->u, r->arena);
+    if (r->x->ask->on) r->x->ask->on->arena_filled(r->arena, r->u->arena_B);
     return OK;
 }
 
@@ -123,11 +124,13 @@ enum err exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena
     r->step = arena_alloc(a, steps * sizeof *r->step);
     exec_rank_sort_items(r, a);
     exec_life_open(&r->life, a, r);
+    TRY(exec_mark_open(r, a, d));
     return exec_rank_make_arena(r, d);
 }
 
 void exec_rank_close(struct exec_rank *r)
 {
+    exec_mark_close(r);
     if (!r->arena) return;              /* not opened, when an earlier one failed */
     if (r->x->ask->on) r->x->ask->on->arena_free(r->arena);
     else if (!r->x->ask->processes) free(r->arena);
@@ -157,6 +160,16 @@ static int exec_rank_canary(struct exec_rank *r, int step)
     return exec_rank_canary_at(r, r->u->arena_B, step) && exec_rank_canary_at(r, unroll_memory_B(r->u), step);
 }
 
+/* Until the last item of a list, or one that the host reads, is done, not only launched; 0: the run stops. */
+static int exec_rank_wait(struct exec_rank *r, int item, int step)
+{
+    struct diag d;
+    if (!exec_lane_wait_done(r, &r->host, item, step)) return 0;
+    const enum err e = exec_mark_reached(r, item, &d);
+    if (e != OK) exec_rank_fail(r, e, &d);
+    return e == OK;
+}
+
 static int exec_rank_issue(struct exec_rank *r, int step)
 {
     for (int i = 0; i < r->u->n_item; i++) {
@@ -165,7 +178,7 @@ static int exec_rank_issue(struct exec_rank *r, int step)
         exec_life_issue(&r->life, r, it);
         atomic_store(&r->issued, (int64_t)step * r->u->n_item + i + 1);
         bell_ring(&r->lane[o->stream].bell);
-        if (o->flags & OP_HOST_READS && !exec_lane_wait_done(r, &r->host, i, step)) return 0;
+        if (o->flags & OP_HOST_READS && !exec_rank_wait(r, i, step)) return 0;
         if (atomic_load(&r->x->stop)) return 0;
     }
     return 1;
@@ -175,7 +188,7 @@ static int exec_rank_drain(struct exec_rank *r, int step)
 {
     for (int s = 0; s < STREAM_COUNT; s++) {
         const struct lane *l = &r->lane[s];
-        if (l->n_item && !exec_lane_wait_done(r, &r->host, l->item[l->n_item - 1], step)) return 0;
+        if (l->n_item && !exec_rank_wait(r, l->item[l->n_item - 1], step)) return 0;
     }
     return 1;
 }
@@ -216,8 +229,12 @@ static void exec_rank_report(struct exec_rank *r, int step)
 static int exec_rank_step(struct exec_rank *r, int step)
 {
     const struct exec_ask *ask = r->x->ask;
-    if (!exec_rank_issue(r, step) || !exec_rank_drain(r, step)) return 0;
+    struct diag d;
+    const enum err e = exec_mark_clock(r, &d);
+    if (e != OK) exec_rank_fail(r, e, &d);
+    if (e != OK || !exec_rank_issue(r, step) || !exec_rank_drain(r, step)) return 0;
     r->end_ns[step] = bell_now_ns();
+    exec_mark_spans(r, step);
     exec_rank_read_metrics(r, step);
     r->step[step].step_s = 1e-9 * (double)(r->end_ns[step] - (step ? r->end_ns[step - 1] : r->x->start_ns));
     if (ask->report && r->rank == 0) exec_rank_report(r, step);

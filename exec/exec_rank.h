@@ -50,9 +50,11 @@ struct exec_rank {
     int32_t *member[GROUP_COUNT], me[GROUP_COUNT], members[GROUP_COUNT];    /* NULL, 0, 1: alone */
     struct lane lane[STREAM_COUNT];
     _Atomic int64_t issued;             /* items issued since the run began */
-    _Atomic int32_t *done;              /* per item: steps in which it is done */
+    _Atomic int32_t *done;              /* per item: steps in which it is done (with a device: launched) */
     uint32_t *concerns; /* per item: bits of the streams that depend on it; bit STREAM_COUNT: the host */
     struct bell host;
+    void **mark; int32_t n_mark;        /* of a device: two an item, and one where its clock and ours were alike, at clock_ns */
+    int64_t clock_ns;
     pthread_t thread;
     int told;                           /* a process: where it says that a step is done */
     struct exec_life life;
@@ -77,6 +79,18 @@ void exec_fork_go(struct exec_shared *x);
 void *exec_lane_main(void *lane);
 /* Waits until `item` is done in `step` (on bell `b`); 0 when the run stopped. */
 int   exec_lane_wait_done(struct exec_rank *r, struct bell *b, int item, int step);
+
+/* ---- exec_mark.c: a device's streams; nothing without one ---- */
+enum err exec_mark_open(struct exec_rank *r, struct arena *a, struct diag *d);
+void exec_mark_close(struct exec_rank *r);
+/* Around a launch, by the lane: behind the item's deps in other lanes. */
+enum err exec_mark_begin(const struct exec_rank *r, int item, struct diag *d);
+enum err exec_mark_end(const struct exec_rank *r, int item, struct diag *d);
+/* By the host: waits for an item that is launched. */
+enum err exec_mark_reached(const struct exec_rank *r, int item, struct diag *d);
+/* Before a step's first item, and when all its items are done: their spans by the device's clock. */
+enum err exec_mark_clock(struct exec_rank *r, struct diag *d);
+void exec_mark_spans(struct exec_rank *r, int step);
 
 /* ---- exec_bind.c ---- */
 /* Operands, true rows and communicator of an item. ERR_NO when true rows lie outside a buffer's capacity. */

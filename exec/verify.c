@@ -108,6 +108,9 @@ static enum err verify_twice(const struct call *c, const struct verify *v)
     b.kernels = v->b.kernels;
     b.score_gap = &gap;
     enum err e = v->b.launch[c->op->kind](&b);
+    const char *text = e == OK && on ? on->wait() : NULL;
+    if (text) e = fail(c->d, ERR_DEVICE, "rank %d, %s of layer %d: the device says: %s", c->rank,
+                       op_name((enum op_kind)c->op->kind), c->op->layer, text);
     if (e == OK) e = v->a.launch[c->op->kind](&a);
     if (e == OK) verify_outputs(&a, &b);
     if (on) on->arena_free(copy);

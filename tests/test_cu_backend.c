@@ -61,11 +61,48 @@ START_TEST(runs_lose_as_the_cpu_does)
 }
 END_TEST
 
+static const struct span *span_of(const struct trace *t, int rank, const struct item *it)
+{
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->span[i].iter == 0 && t->span[i].rank == rank && t->span[i].step == it->step && t->span[i].op == it->op) return &t->span[i];
+    ck_abort_msg("no span of step %d, op %d", it->step, it->op);
+    return NULL;
+}
+
+/* Spans are by the device's clock, from marks: no item began before what it depends on had ended, whichever stream it was in. */
+START_TEST(spans_follow_their_deps)
+{
+    enum { CLOCK_NS = 2000 };       /* as fine as events are */
+    struct parity p;
+    struct exec_result r;
+    open_fold(&p, &folds[0], 1);
+    p.ask.on = &backend_module;
+    p.ask.kernels = &kernels_ref;
+    ck_assert_msg(exec_run(&r, &p.a, &p.pr, p.u, &p.j, &p.ask, &p.d) == OK, "%s", p.d.text);
+    int crossing = 0;
+    for (int i = 0; i < p.u[0].n_item; i++) {
+        const struct item *it = &p.u[0].item[i];
+        const struct span *s = span_of(&r.trace, 0, it);
+        ck_assert(s->t1_ns >= s->t0_ns);
+        for (int k = 0; k < it->n_dep; k++) {
+            const struct item *dep = &p.u[0].item[p.u[0].dep[it->dep + k]];
+            const struct span *before = span_of(&r.trace, 0, dep);
+            crossing += p.pr.op[it->op].stream != p.pr.op[dep->op].stream;
+            ck_assert_msg(s->t0_ns >= before->t1_ns - CLOCK_NS, "%s began %lld ns before %s had ended",
+                          op_name((enum op_kind)p.pr.op[it->op].kind), (long long)(before->t1_ns - s->t0_ns),
+                          op_name((enum op_kind)p.pr.op[dep->op].kind));
+        }
+    }
+    ck_assert_int_gt(crossing, 10);
+    parity_close(&p);
+}
+END_TEST
+
 int main(void)
 {
     const struct test_loop tests[] = {
         { every_op_agrees_with_the_cpu, (int)(sizeof folds / sizeof folds[0]) },
-        { runs_lose_as_the_cpu_does, 1 },
+        { runs_lose_as_the_cpu_does, 1 }, { spans_follow_their_deps, 1 },
     };
     return test_main_loops("cu_backend", NULL, tests, LEN(tests), 300);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef enum { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorInsufficientDriver = 35,
                cudaErrorLaunchFailure = 719 } cudaError_t;
@@ -46,6 +47,7 @@ static inline cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cud
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76,
                       cudaDevAttrConcurrentManagedAccess = 89 };
 enum { cudaMemAttachGlobal = 1 };
+enum cudaMemLocationType { cudaMemLocationTypeDevice = 1 };
 
 static inline cudaError_t simt_new(void **p, size_t bytes)
 {
@@ -85,6 +87,50 @@ static inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
     (void)s;
     return cudaSuccess;
 }
+struct cudaMemLocation { enum cudaMemLocationType type; int id; };
+static inline cudaError_t cudaMemPrefetchAsync(const void *p, size_t bytes, struct cudaMemLocation to, unsigned flags,
+                                               cudaStream_t s)
+{
+    (void)bytes, (void)flags, (void)s;
+    return p && to.id == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+/* Events: all before them is done when they are recorded. Waiting for one that never was, which CUDA takes for done, is a fault
+ * here: whoever waits for an event means one. */
+typedef struct CUevent_st { double ms; int recorded; } *cudaEvent_t;
+static inline cudaError_t cudaEventCreate(cudaEvent_t *e)
+{
+    *e = (cudaEvent_t)calloc(1, sizeof **e);
+    return *e ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+static inline cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    free(e);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+    struct timespec now;
+    (void)s;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    e->ms = 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+    e->recorded = 1;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+    (void)s, (void)flags;
+    return e->recorded ? cudaSuccess : cudaErrorInvalidValue;
+}
+static inline cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+    return e->recorded ? cudaSuccess : cudaErrorInvalidValue;
+}
+static inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    *ms = (float)(to->ms - from->ms);
+    return from->recorded && to->recorded ? cudaSuccess : cudaErrorInvalidValue;
+}
 static inline cudaError_t cudaGetDeviceCount(int *n)
 {
     *n = 1;
@@ -107,8 +153,11 @@ static inline const char *cudaGetErrorString(cudaError_t e)
 
 /* A fault is reported once, to whoever asks first: the launcher. simt_fault() still has its text. */
 #ifdef __cplusplus
-extern "C" cudaError_t cudaGetLastError(void);
+extern "C"
+#endif
+cudaError_t cudaGetLastError(void);
 
+#ifdef __cplusplus
 /* ---- the language ---- */
 #define __global__
 #define __device__
