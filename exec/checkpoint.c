@@ -224,14 +224,21 @@ static void remove_directory(const char *path)
     rmdir(path);
 }
 
-enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *root, const struct program *pr,
-                          const struct job *j, const struct checkpoint_head *head, struct diag *d)
+enum err checkpoint_join(struct checkpoint *c, struct arena *a, const char *root, const struct program *pr,
+                         const struct job *j, const struct checkpoint_head *head, struct diag *d)
 {
     *c = (struct checkpoint){ .pr = pr, .j = j, .head = *head, .n_shard = j->plan.gpus };
     if (strlen(root) + 32 > sizeof c->dir) return fail(d, ERR_IO, "%.100s...: the path is too long", root);
     snprintf(c->dir, sizeof c->dir, "%s/step-%08lld", root, (long long)head->step);
     snprintf(c->part, sizeof c->part, "%s.part", c->dir);
     c->shard = arena_alloc(a, (size_t)c->n_shard * sizeof *c->shard);
+    return OK;
+}
+
+enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *root, const struct program *pr,
+                          const struct job *j, const struct checkpoint_head *head, struct diag *d)
+{
+    TRY(checkpoint_join(c, a, root, pr, j, head, d));
     if (mkdir(root, 0777) != 0 && errno != EEXIST) return lost(root, d);
     remove_directory(c->part);
     return mkdir(c->part, 0777) == 0 ? OK : lost(c->part, d);

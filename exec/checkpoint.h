@@ -29,6 +29,9 @@ struct checkpoint {
 /* ROOT/step-00000100, ROOT made where it is not there. ERR_IO names what cannot be made. */
 enum err checkpoint_begin(struct checkpoint *c, struct arena *a, const char *root, const struct program *pr,
                           const struct job *j, const struct checkpoint_head *head, struct diag *d);
+/* The same for a process that writes shards of a checkpoint which another one has begun and will commit: makes nothing. */
+enum err checkpoint_join(struct checkpoint *c, struct arena *a, const char *root, const struct program *pr,
+                         const struct job *j, const struct checkpoint_head *head, struct diag *d);
 enum err checkpoint_shard(struct checkpoint *c, const struct state *s, int rank, struct diag *d);
 /* Copies a file of another checkpoint, where that has it. */
 enum err checkpoint_carry(struct checkpoint *c, const char *from, const char *name, struct diag *d);

@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 /* Linux promises memory that it does not have, and ends processes later: better to say no before. */
-static enum err exec_fits(const struct unroll *u, const struct job *j, struct diag *d)
+static enum err exec_fits(const struct unroll *u, const struct job *j, const struct exec_ask *ask, struct diag *d)
 {
     const double have_B = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     double need_B = 0;
     char need[32], have[32];
-    for (int r = 0; r < j->plan.gpus; r++) need_B += (double)unroll_memory_B(&u[fold_coord(&j->plan, r).pp]);
+    for (int r = 0; r < j->plan.gpus; r++)
+        if (!ask->world || ask->seat.process == r) need_B += (double)unroll_memory_B(&u[fold_coord(&j->plan, r).pp]);
     if (need_B <= have_B) return OK;
     return fail(d, ERR_NO,
                 "the arenas of %d ranks need %s, this host has %s of memory; use a smaller model, fewer "
@@ -39,10 +40,11 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
         TRY(data_documents_check(ask->data ? ask->data : &text, j->plan.eod, d));
     }
     if (ask->routes) TRY(routes_check(ask->routes, j, ask->steps, d));
+    if (ask->world) TRY(exec_world_check(ask->world, &ask->seat, j, ask->routes != NULL, ask->processes, d));
     if (ask->processes && ask->on)
         return fail(d, ERR_CONFIG, "backend %s runs ranks as threads: use --ranks-as thread", ask->on->name);
     TRY(unroll_check(u, pr, 1, d));
-    return ask->on ? OK : exec_fits(u, j, d);
+    return ask->on ? OK : exec_fits(u, j, ask, d);
 }
 
 static void exec_find_least(struct exec_shared *x, struct arena *a)
@@ -98,7 +100,9 @@ static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d
     x->data = x->ask->data ? *x->ask->data : data_of_text(x->ask->text, x->ask->text_n);
     x->kernels = x->ask->kernels ? x->ask->kernels : kernels_fast(0);
     x->arena = a;
-    x->shm = comm_shm_open(a, x->ask->timeout_s);
+    x->comm_ops = x->ask->world ? x->ask->world->ops : &comm_shm;
+    if (x->ask->world) TRY(x->ask->world->begin(&x->run, a, x->ask->timeout_s, d));
+    else x->shm = comm_shm_open(a, x->ask->timeout_s);
     if (x->ask->processes) comm_shm_reserve(x->shm, exec_stage_B(x));
     x->n_rank = x->j->plan.gpus;
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
@@ -127,12 +131,13 @@ static void exec_collect_steps(struct exec_result *res, struct arena *a, const s
                                int64_t start_ns)
 {
     res->n_step = x->ask->steps;
+    const struct exec_rank *first = &x->rank[x->ask->world ? x->ask->seat.process : 0];
     res->step = arena_alloc(a, (size_t)res->n_step * sizeof *res->step);
     for (int s = 0; s < res->n_step; s++) {
         int64_t end_ns = start_ns;
         for (int i = 0; i < x->n_rank; i++)
             if (x->rank[i].end_ns[s] > end_ns) end_ns = x->rank[i].end_ns[s];
-        res->step[s] = x->rank[0].step[s];
+        res->step[s] = first->step[s];
         res->step[s].step_s = (double)(end_ns - start_ns) * 1e-9;
         start_ns = end_ns;
     }
@@ -168,7 +173,7 @@ static enum err exec_collect(struct exec_result *res, struct arena *a, const str
         res->live_B[i] = r->life.most_B;
         res->touched_B[i] = r->life.touched_B;
         if (r->score_gap < res->score_gap) res->score_gap = r->score_gap;
-        const int open = exec_life_open_count(&r->life, r);
+        const int open = exec_rank_here(x, i) ? exec_life_open_count(&r->life, r) : 0;
         if (open) return fail(d, ERR_NO, "rank %d: %d buffers were born but did not die", r->rank, open);
     }
     return OK;
@@ -182,17 +187,24 @@ static void exec_keep_scratch(void)
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 
+static enum err exec_agree(const struct exec_shared *x, enum err e, struct diag *d)
+{
+    return x->ask->world ? x->ask->world->agree(e, d) : e;
+}
+
 static enum err exec_open_and_go(struct exec_result *res, struct arena *a, struct arena *own, struct exec_shared *x,
                                  struct diag *d)
 {
     exec_keep_scratch();
-    TRY(exec_open(x, own, d));
+    TRY(exec_agree(x, exec_open(x, own, d), d));
     x->start_ns = bell_now_ns();
     if (x->ask->processes) exec_fork_go(x);
+    else if (x->ask->world) exec_rank_main(&x->rank[x->ask->seat.process]);
     else exec_go(x);
-    if (x->e == OK) return exec_collect(res, a, x, x->start_ns, d);
-    *d = x->d;
-    return x->e;
+    if (x->e != OK) *d = x->d;
+    TRY(exec_agree(x, x->e, d));
+    if (x->ask->world) exec_world_share(x);
+    return exec_agree(x, exec_collect(res, a, x, x->start_ns, d), d);
 }
 
 enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
@@ -206,6 +218,7 @@ enum err exec_run(struct exec_result *r, struct arena *a, const struct program *
     const enum err e = exec_open_and_go(&res, a, &own, x, d);
     if (e == OK) *r = res;
     for (int i = 0; i < x->n_rank; i++) exec_rank_close(&x->rank[i]);
+    if (x->run) ask->world->end(x->run);
     arena_free(&own);
     return e;
 }

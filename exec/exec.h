@@ -5,6 +5,7 @@
 #define EXEC_EXEC_H
 #include "exec/backend.h"
 #include "exec/data.h"
+#include "exec/world.h"
 #include "models/trace.h"
 #include "models/unroll.h"
 
@@ -24,6 +25,10 @@ struct exec_ask {
     double timeout_s;                       /* of a collective; <= 0: waits for ever                          */
     int processes;                          /* ranks are forked processes, not threads: the memory that hooks of a rank
                                                write must be shared (arena.h) */
+    const struct world *world;              /* this process holds the rank of its number alone, the others of the job the rest;
+                                               NULL: all ranks are here. Then hooks are called for that rank, what is
+                                               collected of all is on every process, and errors are the same on all */
+    struct world_seat seat;                 /* its own                                                        */
     launch *const *backend;                 /* OP_KIND_COUNT launchers; NULL: backend_cpu_table of the plan    */
     const struct backend *on;               /* whose memory arenas are of, and launchers; NULL: the host       */
     const struct kernels *kernels;          /* of backend_cpu's launchers; NULL: kernels_fast(0)              */
@@ -44,11 +49,15 @@ struct exec_result {
     float score_gap;                        /* smallest gap between the k-th and the next routing score;
                                                INFINITY: no choice was made                                   */
 };
-/* Threads or forked processes as ranks over comm_shm; u: one unroll per stage, planned. The result lives in `a`. ERR_CONFIG: a
+/* Threads or forked processes as ranks over comm_shm, or this process as one of a world; u: one unroll per stage, planned. The result lives in `a`. ERR_CONFIG: a
  * program that this executor does not run, with the way out. ERR_NO: capacity overflow, naming rank, layer,
  * rows and the factor needed; a failed unroll_check, or arenas that this host cannot hold. ERR_COMM: a rank did
  * not come, or its process died: then the others end within seconds. */
 enum err exec_run(struct exec_result *r, struct arena *a, const struct program *pr, const struct unroll *u,
                   const struct job *j, const struct exec_ask *ask, struct diag *d);
+
+/* What a world refuses (ERR_CONFIG): another number of processes than ranks, routes kept of all, ranks that are forked. */
+enum err exec_world_check(const struct world *w, const struct world_seat *seat, const struct job *j, int routes, int forked,
+                          struct diag *d);
 
 #endif

@@ -50,14 +50,14 @@ enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, i
     *c = (struct call){ .op = o, .pr = x->pr, .job = x->j, .kernels = x->kernels,
                         .backend_user = x->ask->backend_user, .at = r->at,
                         .rank = r->rank, .iter = (int32_t)(x->ask->first_step + step),
-                        .micro = it->micro, .comm_ops = &comm_shm, .comm = r->comm[o->group][o->stream],
+                        .micro = it->micro, .comm_ops = x->comm_ops, .comm = r->comm[o->group][o->stream],
                         .me = p2p ? o->kind == OP_RECV : r->me[o->group],
                         .members = p2p ? 2 : r->members[o->group], .data = &x->data,
                         .part = x->ask->part, .first_seq = x->ask->first_seq + (int64_t)step * x->j->plan.gbs,
                         .loss_tokens = x->loss_tokens ? x->loss_tokens[step] : 0,
                         .lr = lr_at(&x->j->plan, x->ask->first_step + step), .routes = x->ask->routes, .routes_step = step,
                         .replay = x->ask->replay, .score_gap = &r->score_gap, .d = d };
-    if (c->comm) comm_shm.say(c->comm, op_name((enum op_kind)o->kind));
+    if (c->comm) c->comm_ops->say(c->comm, op_name((enum op_kind)o->kind));
     return exec_bind_io(c, r, it, d);
 }
 

@@ -21,7 +21,8 @@ void exec_rank_fail(struct exec_rank *r, enum err e, const struct diag *d)
     atomic_store(&x->stop, 1);
     struct diag why;
     fail(&why, ERR_COMM, "rank %d stopped: %.400s", r->rank, d->text);
-    comm_shm_break(x->shm, why.text);
+    if (x->ask->world) x->ask->world->stop(x->run, why.text);
+    else comm_shm_break(x->shm, why.text);
     for (int i = 0; i < x->n_rank; i++) {
         bell_ring(&x->rank[i].host);
         for (int s = 0; s < STREAM_COUNT; s++) bell_ring(&x->rank[i].lane[s].bell);
@@ -30,13 +31,20 @@ void exec_rank_fail(struct exec_rank *r, enum err e, const struct diag *d)
 
 /* ---- opening ---- */
 
+static struct comm *exec_rank_meet(struct exec_rank *r, const char *name, int64_t key, int me, int n, const int32_t *rank)
+{
+    const struct exec_shared *x = r->x;
+    if (!x->ask->world) return comm_shm_join(x->shm, name, key, me, n, rank);
+    return x->ask->world->join(x->run, name, key, exec_rank_here(x, r->rank) ? me : -1, n, rank);
+}
+
 /* A pair is known by its sender and direction: NEXT of one rank and PREV of the other are the same pair. */
 static struct comm *exec_rank_join_pair(struct exec_rank *r, const struct op *o, const int32_t pair[2])
 {
     const int sends = o->kind == OP_SEND, forward = o->stream == STREAM_SEND_F || o->stream == STREAM_RECV_F;
     const int32_t peer = pair[0] == r->rank ? pair[1] : pair[0];
     const int32_t ends[2] = { sends ? r->rank : peer, sends ? peer : r->rank };
-    return comm_shm_join(r->x->shm, forward ? "pp forward" : "pp backward", ends[0], !sends, 2, ends);
+    return exec_rank_meet(r, forward ? "pp forward" : "pp backward", ends[0], !sends, 2, ends);
 }
 
 static void exec_rank_take_seat(struct exec_rank *r, struct arena *a, enum group g)
@@ -54,11 +62,11 @@ static void exec_rank_join(struct exec_rank *r, struct arena *a, const struct op
     const enum group g = (enum group)o->group;
     const enum op_family family = op_family((enum op_kind)o->kind);
     exec_rank_take_seat(r, a, g);
-    if (!r->member[g] || r->comm[g][o->stream]) return;
+    if (!r->member[g] || r->joined[g] >> o->stream & 1) return;
+    if (family == FAMILY_P2P || family == FAMILY_COMM) r->joined[g] |= 1u << o->stream;
     if (family == FAMILY_P2P) r->comm[g][o->stream] = exec_rank_join_pair(r, o, r->member[g]);
     if (family == FAMILY_COMM)
-        r->comm[g][o->stream] = comm_shm_join(r->x->shm, fold_group_name(g), r->member[g][0], r->me[g],
-                                              r->members[g], r->member[g]);
+        r->comm[g][o->stream] = exec_rank_meet(r, fold_group_name(g), r->member[g][0], r->me[g], r->members[g], r->member[g]);
 }
 
 /* Which streams wait for which items, and each stream's own items in list order. */
@@ -117,11 +125,12 @@ enum err exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena
     const size_t n = (size_t)r->u->n_item;
     for (int g = 0; g < GROUP_COUNT; g++) r->members[g] = 1;
     for (size_t i = 0; i < n; i++) exec_rank_join(r, a, &x->pr->op[r->u->item[i].op]);
-    r->done = arena_alloc(a, n * sizeof *r->done);
-    r->concerns = arena_alloc(a, n * sizeof *r->concerns);
     r->span = arena_alloc(a, n * (size_t)x->n_traced * sizeof *r->span);
     r->end_ns = arena_alloc(a, steps * sizeof *r->end_ns);
+    if (!exec_rank_here(x, rank)) return OK;
     r->step = arena_alloc(a, steps * sizeof *r->step);
+    r->done = arena_alloc(a, n * sizeof *r->done);
+    r->concerns = arena_alloc(a, n * sizeof *r->concerns);
     exec_rank_sort_items(r, a);
     exec_life_open(&r->life, a, r);
     TRY(exec_mark_open(r, a, d));

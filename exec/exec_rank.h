@@ -16,7 +16,8 @@ struct exec_shared {
     struct data data;                   /* what ask names, or its text */
     int64_t *loss_tokens;               /* by step: how many the loss counts; NULL: all */
     struct arena *arena;                /* of all that ranks share */
-    struct comm_shm *shm;
+    const struct comm_ops *comm_ops;    /* of ask->world, or comm_shm's */
+    struct comm_shm *shm; void *run;    /* one of them */
     struct exec_rank *rank; int32_t n_rank, n_traced;
     struct lock lock;                   /* guards e and d */
     enum err e; struct diag d;
@@ -47,6 +48,7 @@ struct exec_rank {
     const struct unroll *u;             /* its stage's */
     char *arena;
     struct comm *comm[GROUP_COUNT][STREAM_COUNT];
+    uint32_t joined[GROUP_COUNT];       /* bits of the streams that have one */
     int32_t *member[GROUP_COUNT], me[GROUP_COUNT], members[GROUP_COUNT];    /* NULL, 0, 1: alone */
     struct lane lane[STREAM_COUNT];
     _Atomic int64_t issued;             /* items issued since the run began */
@@ -64,6 +66,12 @@ struct exec_rank {
     float score_gap;
 };
 
+/* Whether this process holds the rank. */
+static inline int exec_rank_here(const struct exec_shared *x, int rank)
+{
+    return !x->ask->world || x->ask->seat.process == rank;
+}
+
 /* ---- exec_rank.c ---- */
 enum err exec_rank_open(struct exec_rank *r, struct exec_shared *x, struct arena *a, int rank, struct diag *d);
 void *exec_rank_main(void *rank);                       /* host thread: all steps */
@@ -74,6 +82,10 @@ void  exec_rank_fail(struct exec_rank *r, enum err e, const struct diag *d);
 /* ---- exec_fork.c ---- */
 /* Every rank's host loop in a process of its own; returns when all have ended. Calls the report hook itself. */
 void exec_fork_go(struct exec_shared *x);
+
+/* ---- exec_world.c ---- */
+/* Collective: what every rank has counted and timed, on every process, by its own clock. */
+void exec_world_share(struct exec_shared *x);
 
 /* ---- exec_lane.c ---- */
 void *exec_lane_main(void *lane);

@@ -54,6 +54,18 @@ static void train_after(void *user, int rank, int step, const struct unroll *u, 
     lock_give(&t->lock);
 }
 
+/* ---- a world's processes ---- */
+
+static int train_leads(const struct train *t)
+{
+    return !t->ask->world || t->ask->seat.process == 0;
+}
+
+static enum err train_agree(const struct train *t, enum err e, struct diag *d)
+{
+    return t->ask->world ? t->ask->world->agree(e, d) : e;
+}
+
 /* ---- pieces ---- */
 
 static int64_t train_next(int64_t from, int64_t every, int64_t end)
@@ -72,20 +84,37 @@ static enum err train_begin_checkpoint(struct train *t, struct diag *d)
     head.eval_split = t->ask->eval_split;
     if (t->ask->data_name) snprintf(head.data, sizeof head.data, "%s", t->ask->data_name);
     t->saves = t->ask->save_every > 0 && (t->end % t->ask->save_every == 0 || t->end == t->ask->steps);
-    return t->saves ? checkpoint_begin(&t->checkpoint, t->kept, t->ask->root, t->pr, t->j, &head, d) : OK;
+    if (!t->saves) return OK;
+    const enum err e = train_leads(t) ? checkpoint_begin(&t->checkpoint, t->kept, t->ask->root, t->pr, t->j, &head, d)
+                                      : checkpoint_join(&t->checkpoint, t->kept, t->ask->root, t->pr, t->j, &head, d);
+    return train_agree(t, e, d);
 }
 
-static enum err train_commit(struct train *t, struct diag *d)
+static enum err train_write_commit(struct train *t, struct diag *d)
 {
-    if (t->e != OK) {
-        *d = t->d;
-        return t->e;
-    }
     for (int i = 0; t->ask->resume && t->ask->carry && t->ask->carry[i]; i++)
         TRY(checkpoint_carry(&t->checkpoint, t->ask->resume->dir, t->ask->carry[i], d));
     TRY(checkpoint_commit(&t->checkpoint, d));
     checkpoint_prune(t->ask->root, t->ask->keep);
     return OK;
+}
+
+/* What every process says of its shard, for the manifest. */
+static void train_share_shards(struct train *t)
+{
+    struct arena a = { 0 };
+    int64_t *part_B = arena_alloc(&a, (size_t)t->checkpoint.n_shard * sizeof *part_B);
+    for (int i = 0; i < t->checkpoint.n_shard; i++) part_B[i] = sizeof *t->checkpoint.shard;
+    t->ask->world->share(t->checkpoint.shard, part_B);
+    arena_free(&a);
+}
+
+static enum err train_commit(struct train *t, struct diag *d)
+{
+    if (t->e != OK) *d = t->d;
+    TRY(train_agree(t, t->e, d));
+    if (t->ask->world) train_share_shards(t);
+    return train_agree(t, train_leads(t) ? train_write_commit(t, d) : OK, d);
 }
 
 static enum err train_steps(struct train *t, struct diag *d)
@@ -99,6 +128,8 @@ static enum err train_steps(struct train *t, struct diag *d)
                                 .first_step = t->from,
                                 .timeout_s = ask->timeout_s,
                                 .processes = ask->processes,
+                                .world = ask->world,
+                                .seat = ask->seat,
                                 .first_seq = t->first_seq + (t->from - t->r->first_step) * t->j->plan.gbs,
                                 .stop_at_nan = 1,
                                 .poison = ask->poison,
@@ -140,7 +171,7 @@ static enum err train_piece(struct train *t, struct diag *d)
     TRY(train_begin_checkpoint(t, d));
     enum err e = train_steps(t, d);
     if (e == OK && t->saves) e = train_commit(t, d);
-    if (e != OK && t->saves) checkpoint_abandon(&t->checkpoint);
+    if (e != OK && t->saves && train_leads(t)) checkpoint_abandon(&t->checkpoint);
     TRY(e);
     TRY(train_evaluates(t, d));
     t->from = t->end;
@@ -152,6 +183,7 @@ static enum err train_piece(struct train *t, struct diag *d)
 enum err train_check(const struct train_ask *ask, const struct job *j, struct diag *d)
 {
     const struct checkpoint_file *c = ask->resume;
+    if (ask->world) TRY(exec_world_check(ask->world, &ask->seat, j, ask->routes != NULL, ask->processes, d));
     TRY(data_check(ask->data, DATA_TRAIN, j->plan.seq, d));
     if (ask->evals) TRY(data_check(ask->data, DATA_EVAL, j->plan.seq, d));
     if (j->plan.packed) TRY(data_documents_check(ask->data, j->plan.eod, d));
@@ -200,7 +232,7 @@ enum err train_run(struct train_result *r, struct arena *a, const struct program
     *t = (struct train){ .r = r, .a = a, .kept = &kept, .pr = pr, .u = u, .j = j, .ask = ask };
     *r = (struct train_result){ 0 };
     lock_open(&t->lock);
-    enum err e = train_open(t, d);
+    enum err e = train_agree(t, train_open(t, d), d);
     while (e == OK && t->from < ask->steps) e = train_piece(t, d);
     arena_free(&kept);
     return e;

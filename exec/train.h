@@ -14,6 +14,8 @@ struct train_ask {
     const char *data_name; double eval_split; /* for checkpoints: how the user named it; NULL: "" */
     int64_t steps; /* of the whole run: those before a resumed checkpoint count */
     int32_t traced, processes; double timeout_s; /* as exec_ask */
+    const struct world *world; struct world_seat seat; /* as exec_ask; process 0 begins and commits checkpoints, and train_run
+        is collective */
     int32_t poison; const struct kernels *kernels; const struct backend *on; /* as exec_ask */
     int64_t eval_every, eval_steps; /* every 0: after the last step; steps of gbs sequences, 0: the whole part */
     int32_t evals; /* 0: no evaluation */

@@ -70,6 +70,8 @@ enum err train_evaluate(struct train_eval *e, const struct train_forward *f, con
                                 .part = DATA_EVAL,
                                 .timeout_s = ask->timeout_s,
                                 .processes = ask->processes,
+                                .world = ask->world,
+                                .seat = ask->seat,
                                 .poison = ask->poison,
                                 .on = ask->on,
                                 .kernels = ask->kernels,

@@ -1,6 +1,8 @@
 /* The program `moefold`: finds the verb, runs it, turns its outcome into the exit status. 0: done. 1: the answer is
  * no (nothing fits, a check failed, a capacity overflowed). 2: bad input, with one line that says what, both
  * numbers, and the way out. */
+#include "exec/world.h"
+#include "tools/launched.h"
 #include "tools/verb.h"
 #include <signal.h>
 #include <stdio.h>
@@ -64,6 +66,14 @@ static int exit_status(enum err e)
     }
 }
 
+/* Of a job's process; NULL: alone. */
+static const struct world *in_world;
+
+void verb_world(const struct world *w)
+{
+    in_world = w;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) return usage(stderr), 2;
@@ -71,6 +81,7 @@ int main(int argc, char **argv)
     struct diag d = { "" };
     enum err e = dispatch(argc, argv, &d);
     if (fflush(stdout) != 0 || ferror(stdout)) e = fail(&d, ERR_IO, "stdout: the answer could not be written");
-    if (d.text[0]) fprintf(stderr, "moefold: %s\n", d.text);
+    if (d.text[0] && launched_first()) fprintf(stderr, "moefold: %s\n", d.text);
+    if (in_world) in_world->close(exit_status(e));
     return exit_status(e);
 }

@@ -9,6 +9,10 @@ struct verb { const char *name; enum err (*run)(int argc, char **argv, struct di
 extern const struct verb verb_all[];
 extern const int verb_n;
 
+/* A verb that took a seat in a world says so: main leaves it when all is said. */
+struct world;
+void verb_world(const struct world *w);
+
 enum err verb_predict(int argc, char **argv, struct diag *d);
 enum err verb_search(int argc, char **argv, struct diag *d);
 enum err verb_run(int argc, char **argv, struct diag *d);

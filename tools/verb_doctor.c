@@ -27,11 +27,11 @@ static const struct { const char *what, *used_by, *path[5]; } files[] = {
 };
 
 /* The CUDA backend is a file beside the program. */
-static struct doctor_check check_module(struct arena *a)
+static struct doctor_check check_module(struct arena *a, const char *what, const char *name, const char *used_by)
 {
     char path[4200] = "";
-    const int found = backend_load_path(path, sizeof path, "cuda") && access(path, R_OK) == 0;
-    return (struct doctor_check){ "CUDA module", found, found ? arena_strdup(a, path) : "absent", "run --backend cuda" };
+    const int found = backend_load_path(path, sizeof path, name) && access(path, R_OK) == 0;
+    return (struct doctor_check){ what, found, found ? arena_strdup(a, path) : "absent", used_by };
 }
 
 /* Things that are there once for each entry of a folder of the kernel's. */
@@ -85,7 +85,7 @@ static const char *built_with(void)
 #endif
 }
 
-enum { DOCTOR_MOST = 6 + LEN(entries) + LEN(files) };
+enum { DOCTOR_MOST = 7 + LEN(entries) + LEN(files) };
 
 static int collect(struct doctor_check to[DOCTOR_MOST], struct arena *a)
 {
@@ -99,7 +99,8 @@ static int collect(struct doctor_check to[DOCTOR_MOST], struct arena *a)
     to[n++] = (struct doctor_check){ "CPU vectors", 1, vectors(), "run: kernels" };
     for (int i = 0; i < LEN(entries); i++) to[n++] = check_entries(i, a);
     for (int i = 0; i < LEN(files); i++) to[n++] = check_file(i);
-    to[n++] = check_module(a);
+    to[n++] = check_module(a, "CUDA module", "cuda", "run --backend cuda");
+    to[n++] = check_module(a, "MPI module", "mpi", "run --comm mpi");
     to[n++] = (struct doctor_check){ "built with", 1, built_with(), "" };
     to[n++] = (struct doctor_check){ "built-in files", cfg_embedded_n > 0, arena_printf(a, "%d", cfg_embedded_n),
                                      "list" };

@@ -7,6 +7,7 @@
 #include "exec/train.h"
 #include "tools/answer.h"
 #include "tools/args.h"
+#include "tools/launched.h"
 #include "tools/record.h"
 #include "tools/run_log.h"
 #include "tools/save.h"
@@ -17,7 +18,7 @@
 #include <string.h>
 
 static const char *const backends[] = { "cpu", "cuda", NULL }, *const kernel_kinds[] = { "fast", "reference", NULL };
-static const char *const comms[] = { "shm", NULL };
+static const char *const comms[] = { "shm", "mpi", NULL };
 static const struct word as_before[] = { { "auto", -1 }, { NULL, 0 } };
 static const char *const rank_kinds[] = { "thread", "process", NULL };
 
@@ -81,7 +82,7 @@ static const struct opt flags[] = {
     { .key = "kernels",
       ARGS_NAME(struct run_flags, kernels, kernel_kinds, "fast"),
       .help = "whose arithmetic: this CPU's vector code, or the plain loops that define it" },
-    { .key = "comm", ARGS_NAME(struct run_flags, comm, comms, "shm"), .help = "who communicates" },
+    { .key = "comm", ARGS_NAME(struct run_flags, comm, comms, "shm"), .help = "who communicates: shared memory; or mpi, where mpirun has started a process for each rank" },
     { .key = "ranks-as",
       ARGS_NAME(struct run_flags, ranks_as, rank_kinds, "thread"),
       .help = "what a rank is: a thread of this process, or a process of its own" },
@@ -127,6 +128,7 @@ struct run {
     struct job job; struct program pr; struct unroll *u;
     const struct backend *on;           /* NULL: the CPU */
     struct checkpoint_file from; struct train_ask ask; struct train_result r;
+    const struct world *world; struct world_seat seat;      /* NULL: all ranks are of this process or its children */
     struct run_log log;
     struct routes routes;
     struct arena shared;                /* of what processes of ranks write */
@@ -169,7 +171,7 @@ static int given(const struct args *args, const char *key)
 static enum err take_plan(struct args *args, struct arena *a, const char *dir)
 {
     static const char *const fold[] = { "gpus", "tp", "cp", "pp", "vpp", "etp", "ep", "gbs", "mbs" };
-    static const char *const again[] = { "layout", "schedule", "vpp-group", "domain-gpus" };
+    static const char *const again[] = { "layout", "schedule", "vpp-group", "domain-gpus", "sp" };
     struct args old = *args;
     int folds = 0;
     args->plan = NULL;
@@ -230,10 +232,16 @@ static enum err prepare(struct run *r, struct arena *a, struct args *args, struc
     return unroll_check(r->u, &r->pr, 1, d);
 }
 
+static int leads(const struct run *r)
+{
+    return !r->world || r->seat.process == 0;
+}
+
 /* After all that may be refused: what a run before this one left there stays until then. */
 static enum err open_out(struct run *r, struct arena *a, const struct run_flags *f, struct diag *d)
 {
     TRY(train_check(&r->ask, &r->job, d));
+    if (!leads(r)) return OK;
     TRY(save_directory(f->out, d));
     TRY(keep_model(r, a, f->out, d));
     r->shared.shared = f->ranks_as;
@@ -303,6 +311,8 @@ static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
                                  .steps = f->steps,
                                  .traced = f->traced,
                                  .processes = f->ranks_as,
+                                 .world = r->world,
+                                 .seat = r->seat,
                                  .timeout_s = f->timeout_s,
                                  .on = r->on,
                                  .kernels = f->kernels ? &kernels_ref : NULL,
@@ -316,8 +326,8 @@ static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
                                  .routes = *f->record ? &r->routes : NULL,
                                  .carry = hf_carried,
                                  .user = &r->log,
-                                 .on_step = run_log_step,
-                                 .on_eval = run_log_eval };
+                                 .on_step = leads(r) ? run_log_step : NULL,
+                                 .on_eval = leads(r) ? run_log_eval : NULL };
 }
 
 /* What was done is saved and shown also when the run ended early, by numbers that left the range of floats;
@@ -351,23 +361,43 @@ static enum err show(struct arena *a, const struct args *args, const struct run_
     return ran;
 }
 
-static enum err answer(struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
+static enum err agree(const struct run *r, enum err e, struct diag *d)
 {
-    struct run *r = arena_alloc(a, sizeof *r);
+    return r->world ? r->world->agree(e, d) : e;
+}
+
+/* A job's processes do the same, but the first alone writes and speaks, of errors too. */
+static enum err take_seat(struct run *r, const struct run_flags *f, struct diag *d)
+{
+    if (f->comm) return world_load(&r->world, &r->seat, comms[f->comm], d);
+    if (launched_processes() < 2) return OK;
+    return fail(d, ERR_CONFIG, "this is one of %d processes of a job, which would all write to %.100s: add --comm mpi, or start one",
+                launched_processes(), f->out);
+}
+
+static enum err run_it(struct run *r, struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
+{
     struct diag closed;
-    enum err e = prepare(r, a, args, f, d);
+    enum err e = agree(r, prepare(r, a, args, f, d), d);
     if (e == OK) {
         ask_for(r, a, f);
-        e = open_out(r, a, f, d);
+        e = agree(r, open_out(r, a, f, d), d);
     }
-    if (e == OK) {
-        e = train_run(&r->r, a, &r->pr, r->u, &r->job, &r->ask, d);
-    }
+    if (e == OK) e = train_run(&r->r, a, &r->pr, r->u, &r->job, &r->ask, d);
     if (run_log_close(&r->log, &closed) != OK && e == OK) *d = closed, e = ERR_IO;
     checkpoint_close(&r->from);
     data_close(&r->data);
-    if (e == OK || (e == ERR_NO && r->r.n_step > 0)) e = show(a, args, f, r, e, d);
+    if (leads(r) && (e == OK || (e == ERR_NO && r->r.n_step > 0))) e = show(a, args, f, r, e, d);
+    return e;
+}
+
+static enum err answer(struct arena *a, struct args *args, struct run_flags *f, struct diag *d)
+{
+    struct run *r = arena_alloc(a, sizeof *r);
+    TRY(take_seat(r, f, d));
+    const enum err e = run_it(r, a, args, f, d);
     arena_free(&r->shared);
+    verb_world(r->world);
     return e;
 }
 
