@@ -3,6 +3,8 @@
  * is done. Each stream of a rank is a thread of the executor, and has its own CUDA stream: the thread's. Nobody else waits: a
  * launcher returns with its kernels under way. */
 #include "exec/backend_cuda.h"
+#include "exec/blas_cuda.h"
+#include "kernels/gemm.h"
 #include "kernels/move.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
@@ -165,6 +167,7 @@ static enum err gemm(const struct call *c)
     const struct operand x = c->read[0], w = c->read[1];
     const enum dtype t = type_of(c, c->op->io.read[0]), to = type_of(c, c->op->io.write[0]);
     if (c->read[2].p || !stored_as(c, t, WRITTEN(0)) || (to != t && to != DT_F32)) return on_host(c);
+    if (blas_gemm(c->write[0].p, x.p, w.p, x.rows, (int)w.rows, (int)w.cols, t, to)) return OK;
     return done(c, gemm_grouped_cuda(c->write[0].p, x.p, w.p, NULL, 1, x.rows, (int)w.rows, (int)w.cols, t, to, STREAM));
 }
 
@@ -173,6 +176,7 @@ static enum err dgrad(const struct call *c)
     const struct operand dy = c->read[0], w = c->read[1];
     const enum dtype t = type_of(c, c->op->io.read[0]);
     if (!stored_as(c, t, 0)) return on_host(c);
+    if (blas_dgrad(c->write[0].p, dy.p, w.p, dy.rows, (int)w.rows, (int)w.cols, t)) return OK;
     return done(c, gemm_grouped_dgrad_cuda(c->write[0].p, dy.p, w.p, NULL, 1, dy.rows, (int)w.rows, (int)w.cols, t, STREAM));
 }
 
@@ -181,6 +185,7 @@ static enum err wgrad(const struct call *c)
     const struct operand g = c->add[0], x = c->read[0];
     const enum dtype t = type_of(c, c->op->io.read[0]);
     if (c->add[1].p || !stored_as(c, t, ADDED(0)) || !is_float(c, g, c->op->io.add[0])) return on_host(c);
+    if (blas_wgrad(g.p, x.p, c->read[1].p, x.rows, (int)g.rows, (int)g.cols, t)) return OK;
     return done(c, gemm_grouped_wgrad_cuda(g.p, x.p, c->read[1].p, NULL, 1, x.rows, (int)g.rows, (int)g.cols, t, STREAM));
 }
 

@@ -33,7 +33,11 @@ static enum err device_checks(struct diag *d)
 enum err device_open(struct diag *d)
 {
     TRY(device_checks(d));
-    const cudaError_t e = cudaSetDevice(0);
+    cudaError_t e = cudaSetDevice(0);
+    cudaMemPool_t pool;
+    uint64_t all = UINT64_MAX;          /* scratch that is given back stays with the pool, not with the driver */
+    if (e == cudaSuccess) e = cudaDeviceGetDefaultMemPool(&pool, 0);
+    if (e == cudaSuccess) e = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all);
     return e == cudaSuccess ? OK : fail(d, ERR_DEVICE, "--backend cuda: GPU 0: %s", cudaGetErrorString(e));
 }
 

@@ -1,5 +1,7 @@
 /* The products of the CUDA source, emulated, against their references: plain and grouped, rows of 16 bytes and rows that are
- * not, more than one tile each way, an inner index longer than what waits in shared memory; case D01's split in bf16. */
+ * not, more than one tile each way, an inner index longer than what waits in shared memory; case D01's split in bf16. And
+ * the same by cuBLASLt as the backend calls it (under the emulation a stand-in: what it is told is what is tested). */
+#include "exec/blas_cuda.h"
 #include "kernels/gemm.h"
 #include "tests/device.h"
 
@@ -83,9 +85,44 @@ START_TEST(rows_of_no_group_stay_untouched)
 }
 END_TEST
 
+static void library(enum dtype t)
+{
+    static const struct { int64_t rows; int out, in; } shapes[] = { { 1, 8, 16 }, { 40, 64, 24 }, { 130, 8, 48 }, { 3, 136, 8 } };
+    for (int i = 0; i < LEN(shapes); i++) {
+        const int64_t rows = shapes[i].rows;
+        const int out = shapes[i].out, in = shapes[i].in;
+        struct tensor x = tensor_make(rows * in, 1, t), w = tensor_make((int64_t)out * in, 2, t), dy = tensor_make(rows * out, 3, t),
+                      y = tensor_out(rows * out, t), y32 = tensor_out(rows * out, DT_F32), dx = tensor_out(rows * in, t),
+                      g = tensor_make((int64_t)out * in, 4, DT_F32);
+        gemm_ref(y.value, x.value, w.value, rows, out, in);
+        memcpy(y32.value, y.value, (size_t)(rows * out) * sizeof *y.value);
+        gemm_dgrad_ref(dx.value, dy.value, w.value, rows, out, in);
+        gemm_wgrad_ref(g.value, x.value, dy.value, rows, out, in);
+        for (int again = 0; again < 2; again++) {       /* as chosen, and as kept */
+            ck_assert(blas_gemm(y.p, x.p, w.p, rows, out, in, t, t));
+            tensor_same(y, 2e-5, "gemm");
+        }
+        ck_assert(blas_gemm(y32.p, x.p, w.p, rows, out, in, t, DT_F32));
+        tensor_same(y32, 2e-5, "gemm to fp32");
+        ck_assert(blas_dgrad(dx.p, dy.p, w.p, rows, out, in, t));
+        tensor_same(dx, 2e-5, "dgrad");
+        ck_assert(blas_wgrad(g.p, x.p, dy.p, rows, out, in, t));
+        tensor_same(g, 2e-4, "wgrad");
+        ck_assert(!blas_gemm(y.p, x.p, w.p, 0, out, in, t, t));
+        ck_assert(!blas_gemm(y.p, (char *)x.p + 4, w.p, rows, out, in, t, t));
+        tensor_free(x), tensor_free(w), tensor_free(dy), tensor_free(y), tensor_free(y32), tensor_free(dx), tensor_free(g);
+    }
+}
+
+START_TEST(the_library_is_told_the_same_products)
+{
+    for (int i = 0; i < DEVICE_TYPES; i++) library(device_types[i]);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const test[] = { plain_products_are_the_references, grouped_products_are_the_references, experts_without_rows,
-                                  rows_of_no_group_stay_untouched };
+                                  rows_of_no_group_stay_untouched, the_library_is_told_the_same_products };
     return test_main("cu_gemm", test, LEN(test), 300);
 }

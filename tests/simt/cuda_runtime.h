@@ -82,6 +82,18 @@ static inline cudaError_t cudaMemGetInfo(size_t *free_B, size_t *all_B)
     *free_B = *all_B = SIZE_MAX / 2;
     return cudaSuccess;
 }
+typedef struct CUmemPoolHandle_st *cudaMemPool_t;
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
+static inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
+{
+    *pool = NULL;
+    return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+static inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr a, void *value)
+{
+    (void)pool, (void)a;
+    return value ? cudaSuccess : cudaErrorInvalidValue;
+}
 static inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     (void)s;

@@ -8,9 +8,11 @@
 #include "kernels/permute.h"
 #include "kernels/swiglu.h"
 #include <cublasLt.h>
+#include <cublas_v2.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <jansson.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -167,6 +169,73 @@ static enum err lt_run(void *user)
                      stream) == CUBLAS_STATUS_SUCCESS ? OK : ERR_DEVICE;
 }
 
+/* ---- cuBLAS's grouped products, a rival: sizes on the host, where a router's are not ---- */
+
+enum { GROUPS_MOST = 64 };
+static struct {
+    cublasHandle_t handle;
+    __typeof__(cublasCreate) *create;
+    __typeof__(cublasSetStream) *set_stream;
+    __typeof__(cublasGemmGroupedBatchedEx) *multiply;
+} cublas;
+#define NAME_OF(f) NAME_OF_(f)          /* the header renames some: what they are called in the library */
+#define NAME_OF_(f) #f
+
+static int cublas_open(void)
+{
+    void *so = dlopen("libcublas.so.13", RTLD_NOW);
+    if (!so) return 0;
+    *(void **)&cublas.create = dlsym(so, NAME_OF(cublasCreate));
+    *(void **)&cublas.set_stream = dlsym(so, NAME_OF(cublasSetStream));
+    *(void **)&cublas.multiply = dlsym(so, NAME_OF(cublasGemmGroupedBatchedEx));
+    return cublas.create && cublas.set_stream && cublas.multiply && cublas.create(&cublas.handle) == CUBLAS_STATUS_SUCCESS &&
+           cublas.set_stream(cublas.handle, stream) == CUBLAS_STATUS_SUCCESS;
+}
+
+struct groups {
+    cublasOperation_t turned[GROUPS_MOST], plain[GROUPS_MOST];
+    int m[GROUPS_MOST], n[GROUPS_MOST], k[GROUPS_MOST], one[GROUPS_MOST], count;
+    float alpha[GROUPS_MOST], beta[GROUPS_MOST];
+    const void *const *w, *const *x;
+    void *const *y;
+};
+
+static void *pointers(char *first, int64_t each_B, int n)
+{
+    char *at[GROUPS_MOST];
+    void *p;
+    for (int i = 0; i < n; i++) at[i] = first + i * each_B;
+    sound(cudaMalloc(&p, sizeof at), "cudaMalloc");
+    sound(cudaMemcpy(p, at, (size_t)n * sizeof *at, cudaMemcpyHostToDevice), "pointers");
+    return p;
+}
+
+static enum err grouped_run(void *user)
+{
+    const struct groups *g = user;
+    return cublas.multiply(cublas.handle, g->turned, g->plain, g->m, g->n, g->k, g->alpha, g->w, CUDA_R_16BF, g->k, g->x, CUDA_R_16BF,
+                           g->k, g->beta, g->y, CUDA_R_16BF, g->m, g->count, g->one, CUBLAS_COMPUTE_32F) == CUBLAS_STATUS_SUCCESS
+               ? OK : ERR_DEVICE;
+}
+
+/* Milliseconds; -1: not here. */
+static double grouped_ms(const struct product *p)
+{
+    struct groups g = { .count = p->experts };
+    const int64_t each = p->rows / p->experts;
+    if (!cublas.handle || p->experts > GROUPS_MOST) return -1;
+    for (int i = 0; i < p->experts; i++) {
+        g.turned[i] = CUBLAS_OP_T, g.plain[i] = CUBLAS_OP_N;
+        g.m[i] = p->out, g.n[i] = (int)each, g.k[i] = p->in, g.one[i] = 1, g.alpha[i] = 1;
+    }
+    g.w = pointers(p->w, 2LL * p->out * p->in, p->experts);
+    g.x = pointers(p->x, 2 * each * p->in, p->experts);
+    g.y = pointers(p->y, 2 * each * p->out, p->experts);
+    const double ms = time_ms(grouped_run, &g);
+    cudaFree((void *)(uintptr_t)g.w), cudaFree((void *)(uintptr_t)g.x), cudaFree((void *)(uintptr_t)g.y);
+    return ms;
+}
+
 /* ---- products ---- */
 
 static enum err own(void *user)
@@ -202,6 +271,8 @@ static void products(int64_t rows_each, int experts, int out, int in, int has_lt
     sound(cudaMalloc((void **)&p.start, (size_t)(experts + 1) * sizeof *start), "cudaMalloc");
     sound(cudaMemcpy(p.start, start, (size_t)(experts + 1) * sizeof *start, cudaMemcpyHostToDevice), "starts");
     snprintf(shape, sizeof shape, "%d of %lld x %d x %d", experts, (long long)rows_each, out, in);
+    ms = grouped_ms(&p);
+    if (ms > 0) row("cuBLAS grouped", shape, ms, peak_ms, "peak", flop / ms * 1e-9);
     ms = time_ms(own, &p);
     row("grouped gemm", shape, ms, dense_ms > 0 ? dense_ms : peak_ms, dense_ms > 0 ? "cuBLASLt" : "peak", flop / ms * 1e-9);
     ms = time_ms(own_dgrad, &p);
@@ -295,6 +366,7 @@ int main(void)
     const double B_per_ms = copy_B_per_ms();
     const double peak_flop_per_ms = (card.major >= 10 ? 2500e12 : 989.4e12) * 1e-3;    /* dense bf16: vendor */
     const int has_lt = lt_open();
+    if (!cublas_open()) fprintf(stderr, "bench_gpu: no cuBLAS here: no grouped rival\n");
     if (!has_lt) fprintf(stderr, "bench_gpu: no cuBLASLt here: products are over the peak alone\n");
     products(128, 32, 4096, 7168, has_lt, peak_flop_per_ms);
     products(256, 32, 4096, 7168, has_lt, peak_flop_per_ms);
