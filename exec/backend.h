@@ -55,6 +55,7 @@ struct backend {
     const char *(*after)(void *mark);           /* what this thread launches next comes after it; nobody waits */
     const char *(*reached)(void *mark);         /* the host waits for it                                       */
     double (*between_s)(void *from, void *to);  /* both reached                                                */
+    const struct comm_mover *mover;             /* among ranks that share the device                           */
 };
 
 #endif

@@ -318,5 +318,5 @@ __attribute__((visibility("default"))) const struct backend backend_module = {
     .version = BACKEND_VERSION, .name = "cuda", .launch = table, .open = device_open, .arena_new = device_arena_new,
     .arena_free = device_arena_free, .arena_filled = device_arena_filled, .wait = device_wait, .mark_new = device_mark_new,
     .mark_free = device_mark_free, .mark = device_mark, .after = device_after, .reached = device_reached,
-    .between_s = device_between_s,
+    .between_s = device_between_s, .mover = &local_mover,
 };

@@ -30,6 +30,16 @@ struct comm_ops {
     void (*say)(struct comm *c, const char *op);
 };
 
+/* Who moves data when it lies on a device that all members share; the host does when there is none. Text: what went wrong, or
+ * NULL. */
+struct comm_mover {
+    const char *(*copy)(void *to, const void *from, int64_t bytes);             /* under way when it returns */
+    /* to = the sum (max: the largest) of `from` in member order, under way; *reduced 0: not by this mover, the host must. `to`
+     * may be one of them. */
+    const char *(*reduce)(int *reduced, float *to, const float *const *from, int members, int64_t n, int max);
+    const char *(*wait)(void);                                                  /* for all that this thread moved */
+};
+
 /* Where the part of member n begins, parts one after the other. */
 static inline int64_t comm_before(const int64_t *part, int n)
 {

@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum call_kind { CALL_GATHER, CALL_SCATTER, CALL_REDUCE, CALL_ALL_TO_ALL, CALL_P2P };
-enum { BLOCK = 256 };           /* floats summed at a time */
+enum { BLOCK = 256,             /* floats summed at a time */
+       SEATS = 64 };            /* members whose sum a device makes */
 
 struct seat {                   /* what one member shows the others during a call */
     int kind;
@@ -31,6 +32,7 @@ struct comm_shm {
     struct room *room;
     double timeout_s;
     int64_t stage_B;            /* of every seat; 0: all memory is seen by all */
+    const struct comm_mover *mover;     /* NULL: the host */
     struct lock lock;           /* guards why */
     _Atomic int broken;
     struct diag why;
@@ -49,6 +51,11 @@ struct comm_shm *comm_shm_open(struct arena *a, double timeout_s)
 void comm_shm_reserve(struct comm_shm *s, int64_t bytes)
 {
     s->stage_B = bytes;
+}
+
+void comm_shm_move_by(struct comm_shm *s, const struct comm_mover *m)
+{
+    s->mover = m;
 }
 
 static struct room *comm_shm_room_make(struct comm_shm *s, const char *name, int64_t key, int n,
@@ -200,9 +207,31 @@ static enum err comm_shm_show(struct comm *c, enum call_kind kind, const void *d
     return comm_shm_agree(c, d);
 }
 
-static void comm_shm_copy(void *to, const void *from, int64_t bytes)
+/* The device said something: that ends the run. */
+static void comm_shm_said(const struct comm *c, const char *text)
 {
-    if (bytes > 0 && to != from) memcpy(to, from, (size_t)bytes);
+    struct room *r = c->room;
+    struct diag why;
+    if (!text) return;
+    fail(&why, ERR_COMM, "group %s: rank %d at %s: the device says: %s", r->name, r->rank[c->me], atomic_load(&r->seat[c->me].op),
+         text);
+    comm_shm_break(r->run, why.text);
+}
+
+static void comm_shm_copy(const struct comm *c, void *to, const void *from, int64_t bytes)
+{
+    const struct comm_mover *m = c->room->run->mover;
+    if (bytes <= 0 || to == from) return;
+    if (m) comm_shm_said(c, m->copy(to, from, bytes));
+    else memcpy(to, from, (size_t)bytes);
+}
+
+/* When what I pulled has arrived. */
+static enum err comm_shm_meet_again(struct comm *c, struct diag *d)
+{
+    const struct comm_mover *m = c->room->run->mover;
+    if (m) comm_shm_said(c, m->wait());
+    return comm_shm_meet(c, d);
 }
 
 /* What peers will read of `data`: itself, or where they see it. */
@@ -234,20 +263,38 @@ static enum err comm_shm_gather(struct comm *c, void *out, const void *in, const
     TRY(comm_shm_share(&seen, c, in, part_B[c->me], d));
     TRY(comm_shm_show(c, CALL_GATHER, seen, comm_before(part_B, r->n), d));
     char *to = out;
-    for (int i = 0; i < r->n; to += part_B[i++]) comm_shm_copy(to, r->seat[i].data, part_B[i]);
-    return comm_shm_meet(c, d);
+    for (int i = 0; i < r->n; to += part_B[i++]) comm_shm_copy(c, to, r->seat[i].data, part_B[i]);
+    return comm_shm_meet_again(c, d);
+}
+
+static const float *comm_shm_shown(const struct room *r, int member, int64_t at)
+{
+    return (const float *)(const void *)r->seat[member].data + at;
+}
+
+static int comm_shm_device_reduces(const struct comm *c, float *to, int64_t at, int64_t n, int max)
+{
+    const struct room *r = c->room;
+    const float *from[SEATS];
+    int reduced = 0;
+    if (!r->run->mover || r->n > SEATS || n <= 0) return 0;
+    for (int i = 0; i < r->n; i++) from[i] = comm_shm_shown(r, i, at);
+    comm_shm_said(c, r->run->mover->reduce(&reduced, to, from, r->n, n, max));
+    return reduced;
 }
 
 /* to[0 .. n - 1] = sum (or the largest) over members, in member order, of what they show from element `at` on.
  * Through a block on the stack, because `to` may be part of what is summed. */
-static void comm_shm_reduce(float *to, const struct room *r, int64_t at, int64_t n, int max)
+static void comm_shm_reduce(const struct comm *c, float *to, int64_t at, int64_t n, int max)
 {
+    const struct room *r = c->room;
     float sum[BLOCK];
+    if (comm_shm_device_reduces(c, to, at, n, max)) return;
     for (int64_t k = 0; k < n; k += BLOCK) {
         const int len = n - k < BLOCK ? (int)(n - k) : BLOCK;
-        memcpy(sum, (const float *)(const void *)r->seat[0].data + at + k, (size_t)len * sizeof *sum);
+        memcpy(sum, comm_shm_shown(r, 0, at + k), (size_t)len * sizeof *sum);
         for (int i = 1; i < r->n; i++) {
-            const float *x = (const float *)(const void *)r->seat[i].data + at + k;
+            const float *x = comm_shm_shown(r, i, at + k);
             if (max) for (int l = 0; l < len; l++) sum[l] = x[l] > sum[l] ? x[l] : sum[l];
             else     for (int l = 0; l < len; l++) sum[l] += x[l];
         }
@@ -262,8 +309,8 @@ static enum err comm_shm_scatter_sum(struct comm *c, float *out, const float *in
     const void *seen;
     TRY(comm_shm_share(&seen, c, in, n * (int64_t)sizeof *in, d));
     TRY(comm_shm_show(c, CALL_SCATTER, seen, n, d));
-    comm_shm_reduce(out, c->room, comm_before(part_n, c->me), part_n[c->me], 0);
-    return comm_shm_meet(c, d);
+    comm_shm_reduce(c, out, comm_before(part_n, c->me), part_n[c->me], 0);
+    return comm_shm_meet_again(c, d);
 }
 
 /* Everyone reduces one slice, in place (only its owner reads that slice of anybody), then copies the rest. */
@@ -274,14 +321,14 @@ static enum err comm_shm_all_reduce(struct comm *c, float *x, int64_t n, int max
     const void *seen;
     TRY(comm_shm_share(&seen, c, x, n * (int64_t)sizeof *x, d));
     TRY(comm_shm_show(c, CALL_REDUCE, seen, n, d));
-    comm_shm_reduce((float *)(uintptr_t)seen + at, r, at, end - at, max);
-    TRY(comm_shm_meet(c, d));
+    comm_shm_reduce(c, (float *)(uintptr_t)seen + at, at, end - at, max);
+    TRY(comm_shm_meet_again(c, d));
     for (int i = 0; i < r->n; i++) {
         const int64_t from = n * i / r->n, to = n * (i + 1) / r->n;
-        comm_shm_copy(x + from, (const float *)(const void *)r->seat[i].data + from,
+        comm_shm_copy(c, x + from, (const float *)(const void *)r->seat[i].data + from,
                       (to - from) * (int64_t)sizeof *x);
     }
-    return comm_shm_meet(c, d);
+    return comm_shm_meet_again(c, d);
 }
 
 static enum err comm_shm_uneven(struct comm *c, int from, int64_t sent_B, int64_t expected_B, struct diag *d)
@@ -307,9 +354,9 @@ static enum err comm_shm_all_to_all(struct comm *c, void *out, const int64_t *re
     for (int i = 0; i < r->n; to += recv_B[i++]) {
         const struct seat *s = &r->seat[i];
         if (s->send_B[c->me] != recv_B[i]) return comm_shm_uneven(c, i, s->send_B[c->me], recv_B[i], d);
-        if (recv_B[i]) comm_shm_copy(to, s->data + comm_before(s->send_B, c->me), recv_B[i]);
+        if (recv_B[i]) comm_shm_copy(c, to, s->data + comm_before(s->send_B, c->me), recv_B[i]);
     }
-    return comm_shm_meet(c, d);
+    return comm_shm_meet_again(c, d);
 }
 
 /* The n-th send meets the n-th receive: sizes are compared like those of any call. */
@@ -319,14 +366,14 @@ static enum err comm_shm_send(struct comm *c, int to, const void *in, int64_t by
     (void)to;       /* a communicator of p2p has two members */
     TRY(comm_shm_share(&seen, c, in, bytes, d));
     TRY(comm_shm_show(c, CALL_P2P, seen, bytes, d));
-    return comm_shm_meet(c, d);
+    return comm_shm_meet_again(c, d);
 }
 
 static enum err comm_shm_recv(struct comm *c, int from, void *out, int64_t bytes, struct diag *d)
 {
     TRY(comm_shm_show(c, CALL_P2P, out, bytes, d));
-    comm_shm_copy(out, c->room->seat[from].data, bytes);
-    return comm_shm_meet(c, d);
+    comm_shm_copy(c, out, c->room->seat[from].data, bytes);
+    return comm_shm_meet_again(c, d);
 }
 
 static void comm_shm_say(struct comm *c, const char *op)

@@ -29,4 +29,7 @@ const char *device_after(void *mark);
 const char *device_reached(void *mark);
 double device_between_s(void *from, void *to);
 
+/* Copies and sums of communicators among ranks on this GPU (local_cuda.c). */
+extern const struct comm_mover local_mover;
+
 #endif

@@ -104,6 +104,7 @@ static enum err exec_open(struct exec_shared *x, struct arena *a, struct diag *d
     if (x->ask->world) TRY(x->ask->world->begin(&x->run, a, x->ask->timeout_s, d));
     else x->shm = comm_shm_open(a, x->ask->timeout_s);
     if (x->ask->processes) comm_shm_reserve(x->shm, exec_stage_B(x));
+    if (x->ask->on) comm_shm_move_by(x->shm, x->ask->on->mover);
     x->n_rank = x->j->plan.gpus;
     x->n_traced = traced > 0 && traced < x->ask->steps ? traced : x->ask->steps;
     x->rank = arena_alloc(a, (size_t)x->n_rank * sizeof *x->rank);

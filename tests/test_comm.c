@@ -1,11 +1,15 @@
 /* Communicators in shared memory: every call against its definition on groups of 1 to 16 threads, and of forked
  * processes that show each other memory of their own: uneven and empty parts, sums in member order bit for bit,
  * in-place use, and every way a run can break: late, failed and disagreeing members. Compiled once more with TEST_MPI for
- * the members of an MPI job (mpirun -np 8), where every process checks what all of them got. */
+ * the members of an MPI job (mpirun -np 8), where every process checks what all of them got; and with TEST_LOCAL for logical
+ * ranks on one device, here the emulated one, which then copies and sums. */
 #include "exec/comm_shm.h"
 #ifdef TEST_MPI
 #include "exec/comm_mpi.h"
 #include <mpi.h>
+#endif
+#ifdef TEST_LOCAL
+#include "exec/device_cuda.h"
 #endif
 #include <check.h>
 #include <math.h>
@@ -86,7 +90,9 @@ static void run_all(struct member *m, int n, double timeout_s, void (*body)(stru
 #else
 static int forked;                  /* what the members are; each TCase sets it */
 static void as_threads(void) { forked = 0; }
+#ifndef TEST_LOCAL                  /* whose members are threads */
 static void as_processes(void) { forked = 1; }
+#endif
 
 static void go_threads(struct member *m, int n)
 {
@@ -116,6 +122,9 @@ static void run_all(struct member *m, int n, double timeout_s, void (*body)(stru
     struct comm_shm *s = comm_shm_open(&a, timeout_s);
     struct member *at = arena_alloc(&a, (size_t)n * sizeof *at);
     int32_t rank[MOST];
+#ifdef TEST_LOCAL
+    comm_shm_move_by(s, &local_mover);
+#endif
     if (forked) comm_shm_reserve(s, WORDS * (int64_t)sizeof(float));
     for (int i = 0; i < n; i++) rank[i] = FIRST + i;
     for (int i = 0; i < n; i++) {
@@ -280,7 +289,7 @@ START_TEST(all_reduce_of_own_memory)
 }
 END_TEST
 
-#ifndef TEST_MPI
+#if !defined(TEST_MPI) && !defined(TEST_LOCAL)
 static void too_much_body(struct member *m)
 {
     static float x[2 * WORDS];
@@ -515,10 +524,12 @@ int main(int argc, char **argv)
 int main(void)
 {
     Suite *s = suite_create("comm");
+    suite_add_tcase(s, all_tests("threads", as_threads));
+#ifndef TEST_LOCAL
     TCase *processes = all_tests("processes", as_processes);
     tcase_add_test(processes, more_of_own_memory_than_there_is_room_for);
-    suite_add_tcase(s, all_tests("threads", as_threads));
     suite_add_tcase(s, processes);
+#endif
     return run_suite(s, CK_FORK);
 }
 #endif

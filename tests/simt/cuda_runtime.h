@@ -67,6 +67,14 @@ static inline cudaError_t cudaMallocAsync(void **p, size_t bytes, cudaStream_t s
     if (e == cudaSuccess) memset(*p, 0xff, bytes);
     return e;
 }
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
+struct cudaPointerAttributes { enum cudaMemoryType type; };
+/* As if all memory were the device's. */
+static inline cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p)
+{
+    a->type = cudaMemoryTypeManaged;
+    return p ? cudaSuccess : cudaErrorInvalidValue;
+}
 static inline cudaError_t cudaFree(void *p)
 {
     free(p);
