@@ -45,6 +45,7 @@ struct backend {
     int32_t version; const char *name;
     launch *const *launch;
     enum err (*open)(struct diag *d);           /* ERR_DEVICE: what is missing, and what to do                 */
+    int64_t (*memory_B)(void);                  /* of the device                                               */
     void *(*arena_new)(int64_t bytes);          /* NULL: there is no room                                      */
     void (*arena_free)(void *p);
     void (*arena_filled)(void *p, int64_t bytes);       /* by the host, which now leaves it to the device      */

@@ -315,8 +315,9 @@ static launch *const table[OP_KIND_COUNT] = {
 };
 
 __attribute__((visibility("default"))) const struct backend backend_module = {
-    .version = BACKEND_VERSION, .name = "cuda", .launch = table, .open = device_open, .arena_new = device_arena_new,
-    .arena_free = device_arena_free, .arena_filled = device_arena_filled, .wait = device_wait, .mark_new = device_mark_new,
+    .version = BACKEND_VERSION, .name = "cuda", .launch = table, .open = device_open, .memory_B = device_memory_B,
+    .arena_new = device_arena_new, .arena_free = device_arena_free, .arena_filled = device_arena_filled,
+    .wait = device_wait, .mark_new = device_mark_new,
     .mark_free = device_mark_free, .mark = device_mark, .after = device_after, .reached = device_reached,
     .between_s = device_between_s, .mover = &local_mover,
 };

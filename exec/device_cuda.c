@@ -41,6 +41,12 @@ enum err device_open(struct diag *d)
     return e == cudaSuccess ? OK : fail(d, ERR_DEVICE, "--backend cuda: GPU 0: %s", cudaGetErrorString(e));
 }
 
+int64_t device_memory_B(void)
+{
+    size_t free_B = 0, all_B = 0;
+    return cudaMemGetInfo(&free_B, &all_B) == cudaSuccess ? (int64_t)all_B : 0;
+}
+
 /* Managed memory may exceed the GPU's: pages then move to and fro, so what does not fit is refused. */
 void *device_arena_new(int64_t bytes)
 {

@@ -6,6 +6,7 @@
 
 /* ERR_DEVICE: no driver, no GPU, one that kernels were not built for, or that cannot share memory with a working host. */
 enum err device_open(struct diag *d);
+int64_t device_memory_B(void);
 /* NULL: more than is free. Pages lie where they were last used. */
 void *device_arena_new(int64_t bytes);
 void device_arena_free(void *p);

@@ -90,6 +90,6 @@ void exec_mark_spans(struct exec_rank *r, int step)
         struct span *s = &r->span[(int64_t)step * r->u->n_item + i];
         s->t0_ns = r->clock_ns + (int64_t)(1e9 * device(r)->between_s(*clock_mark(r), *begins(r, i)));
         s->t1_ns = r->clock_ns + (int64_t)(1e9 * device(r)->between_s(*clock_mark(r), *ends(r, i)));
-        if (s->t1_ns < s->t0_ns) s->t1_ns = s->t0_ns;
+        if (s->t1_ns <= s->t0_ns) s->t1_ns = s->t0_ns + 1;     /* events are half a microsecond apart, or not at all */
     }
 }

@@ -135,6 +135,32 @@ START_TEST(a_wake_is_what_steps_took)
 }
 END_TEST
 
+#ifdef TEST_DEVICE
+extern const struct backend backend_module;     /* of the emulation */
+
+/* Every op of a GPU is timed by its own clock, those that take no time too. */
+START_TEST(probes_run_on_a_device)
+{
+    struct arena a = { 0 };
+    struct calibrate_run r = { .a = &a, .on = &backend_module };
+    struct calibrate_fit fit[OP_KIND_COUNT];
+    struct system s;
+    struct diag d;
+    const struct calibrate_probe p = { "layers 2", "precision bf16 gpus 1 gbs 2 seq 32" };
+    ck_assert_int_eq(system_read(&s, &a, "host", &d), OK);
+    ck_assert_msg(calibrate_probe(&r, &p, 0, 3, &d) == OK, "%s", d.text);
+    ck_assert_int_gt(r.n, 40);
+    for (int i = 0; i < r.n; i++) {
+        const struct calibrate_sample *x = &r.sample[i];
+        ck_assert_msg(x->s > 0 && isfinite(x->spread), "%s: %g s, spread %g", op_name(x->kind), x->s, x->spread);
+    }
+    ck_assert_int_gt(calibrate_fits(fit, &s, &r), 20);
+    ck_assert_msg(system_check(&s, &d) == OK, "%s", d.text);
+    arena_free(&a);
+}
+END_TEST
+#endif
+
 START_TEST(a_wrong_probe_is_refused)
 {
     struct arena a = { 0 };
@@ -149,6 +175,10 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = { prices_are_found, probes_become_a_system, a_wake_is_what_steps_took, a_wrong_probe_is_refused };
+    const TTest *const tests[] = { prices_are_found, probes_become_a_system, a_wake_is_what_steps_took, a_wrong_probe_is_refused,
+#ifdef TEST_DEVICE
+                                   probes_run_on_a_device,
+#endif
+    };
     return test_main("calibrate", tests, LEN(tests), 120);
 }

@@ -4,6 +4,7 @@
  * makes samples one line of prices. */
 #ifndef TOOLS_CALIBRATE_H
 #define TOOLS_CALIBRATE_H
+#include "exec/backend.h"
 #include "models/plan.h"
 #include "models/program.h"
 #include "sim/cost.h"
@@ -33,6 +34,7 @@ struct calibrate_run {
     double *gap[CALIBRATE_GAPS]; int32_t n_gap[CALIBRATE_GAPS], cap_gap[CALIBRATE_GAPS];
     struct calibrate_step step[CALIBRATE_STEPS]; int32_t n_step;
     double cache_B;                     /* the machine's last cache; 0: as the built-in host's */
+    const struct backend *on;           /* whose ops; NULL: the CPU's */
     struct arena *a;
 };
 

@@ -43,9 +43,9 @@ static enum err job_of(struct job *j, struct arena *a, const struct calibrate_pr
     return plan_resolve(j, d);
 }
 
-static enum err probe_run(struct probing *x, int steps, struct diag *d)
+static enum err probe_run(struct probing *x, const struct backend *on, int steps, struct diag *d)
 {
-    struct exec_ask ask = { .steps = steps, .timeout_s = 60 };
+    struct exec_ask ask = { .steps = steps, .timeout_s = 60, .on = on };
     for (int i = 0; i < cfg_embedded_n; i++)
         if (strcmp(cfg_embedded[i].kind, "texts") == 0) {
             ask.text = (const uint8_t *)cfg_embedded[i].text;
@@ -175,7 +175,7 @@ enum err calibrate_probe(struct calibrate_run *r, const struct calibrate_probe *
     struct probing *x = arena_alloc(r->a, sizeof *x);
     x->a = r->a;
     enum err e = job_of(&x->job, x->a, p, r->cache_B, d);
-    if (e == OK) e = probe_run(x, steps, d);
+    if (e == OK) e = probe_run(x, r->on, steps, d);
     if (e == OK) probe_room(x);
     for (int i = steps > 1; e == OK && i < steps; i++) {
         const struct trace one = join_iteration(x->a, &x->r.trace, i);
