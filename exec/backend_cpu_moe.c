@@ -4,6 +4,7 @@
 #include "kernels/move.h"
 #include "kernels/permute.h"
 #include "kernels/route.h"
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 struct exchange backend_cpu_exchange(const struct call *c, struct operand count)
 {
     const struct plan *p = &c->job->plan;
-    return (struct exchange){.count = count.p, .etp = p->etp, .ep = p->ep, .experts = (int)count.cols};
+    return (struct exchange){
+        .count = count.p, .etp = p->etp, .ep = p->ep, .experts = (int)count.cols, .alike = count.rows == 1};
 }
 
 /* ---- the router ---- */
@@ -19,6 +21,7 @@ struct exchange backend_cpu_exchange(const struct call *c, struct operand count)
 struct route_rule backend_cpu_route_rule(const struct call *c)
 {
     const struct model *m = &c->job->model;
+    const struct routing *r = &c->job->plan.routing;
     return (struct route_rule){.experts = m->experts,
                                .topk = m->topk,
                                .groups = m->groups,
@@ -26,7 +29,10 @@ struct route_rule backend_cpu_route_rule(const struct call *c)
                                .group_max = m->group_score == GROUP_SCORE_MAX,
                                .sigmoid = m->score == SCORE_SIGMOID,
                                .norm_topk = m->norm_topk,
-                               .scale = m->route_scale};
+                               .scale = m->route_scale,
+                               .capacity = r->policy == ROUTING_DROPLESS ? 0 : plan_expert_rows(c->job),
+                               .by_position = r->by_position,
+                               .padded = r->policy == ROUTING_PADDED};
 }
 
 /* Where the choices of local row t are recorded: a rank has its tp slice of its cp slice's rows. */
@@ -41,12 +47,13 @@ static int32_t *recorded(const struct call *c, int64_t t, int64_t rows)
                      rope_position((int)(row % local), at.seq, at.cp, at.index));
 }
 
-static void record(const struct call *c, const int32_t *perm, int64_t rows)
+static void record(const struct call *c, const int32_t *perm, int64_t listed, int64_t rows)
 {
     const int k = c->job->model.topk;
     for (int64_t t = 0; t < rows; t++) memset(recorded(c, t, rows), 0xff, (size_t)k * sizeof *perm);
-    for (int64_t j = 0; j < rows * k; j++) {
-        int32_t *pick = recorded(c, perm[2 * j], rows);
+    for (int64_t j = 0; j < listed; j++) {
+        if (perm[2 * j] == -1) continue;
+        int32_t *pick = recorded(c, route_token(perm[2 * j]), rows);
         while (*pick >= 0) pick++;
         *pick = perm[2 * j + 1];
     }
@@ -74,6 +81,7 @@ enum err backend_cpu_route(const struct call *c)
     const int replay = c->routes && c->replay;
     float gap = INFINITY;
     void *scratch;
+    assert(c->write[1].rows == route_listed(logit.rows, &r) && c->write[2].rows == route_rows(logit.rows, &r));
     TRY(backend_cpu_scratch(&scratch, own_B + logit.rows * r.topk * (int64_t)sizeof(int32_t), c));
     int32_t *given = replay ? (int32_t *)(void *)((char *)scratch + own_B) : NULL;
     enum err e = replay ? replayed(given, c, logit.rows) : OK;
@@ -81,7 +89,7 @@ enum err backend_cpu_route(const struct call *c)
         e = route_ref(c->write[0].p, c->write[1].p, c->write[2].p, c->write[3].p, &gap, logit.p, c->read[1].p, given,
                       logit.rows, &r, scratch);
     free(scratch);
-    if (e == OK && c->routes && !c->replay) record(c, c->write[1].p, logit.rows);
+    if (e == OK && c->routes && !c->replay) record(c, c->write[1].p, c->write[1].rows, logit.rows);
     if (c->score_gap) *c->score_gap = fminf(*c->score_gap, gap);
     return e;
 }

@@ -24,12 +24,19 @@ static enum err grouped_starts(const struct grouped *g, const struct call *c, st
     return exchange_sizes_cuda(NULL, g->start, count.p, p->etp, p->ep, (int)count.cols, c->at.etp, c->at.ep, STREAM);
 }
 
+/* One row of counts for all members, where experts are filled up to a capacity: kernels here read a matrix. */
+static int counts_are_alike(const struct call *c, struct operand count)
+{
+    return count.rows < (int64_t)c->job->plan.etp * c->job->plan.ep;
+}
+
 enum err backend_cuda_grouped_gemm(const struct call *c)
 {
     const struct operand x = c->read[0];
     const enum dtype t = type_of(c, c->op->io.read[0]), to = type_of(c, c->op->io.write[0]);
     struct grouped g;
     if (c->read[3].p || !stored_as(c, t, WRITTEN(0) | READ(2)) || (to != t && to != DT_F32)) return on_host(c);
+    if (counts_are_alike(c, c->read[2])) return on_host(c);
     TRY(grouped_open(&g, c, c->read[2], c->read[1]));
     enum err e = grouped_starts(&g, c, c->read[2]);
     if (e == OK)
@@ -42,7 +49,7 @@ enum err backend_cuda_grouped_dgrad(const struct call *c)
     const struct operand dy = c->read[0];
     const enum dtype t = type_of(c, c->op->io.read[0]);
     struct grouped g;
-    if (!stored_as(c, t, READ(2))) return on_host(c);
+    if (!stored_as(c, t, READ(2)) || counts_are_alike(c, c->read[2])) return on_host(c);
     TRY(grouped_open(&g, c, c->read[2], c->read[1]));
     enum err e = grouped_starts(&g, c, c->read[2]);
     if (e == OK)
@@ -56,6 +63,7 @@ enum err backend_cuda_grouped_wgrad(const struct call *c)
     const enum dtype t = type_of(c, c->op->io.read[0]);
     struct grouped g;
     if (c->add[1].p || !stored_as(c, t, ADDED(0) | READ(2)) || !is_float(c, c->add[0], c->op->io.add[0])) return on_host(c);
+    if (counts_are_alike(c, c->read[2])) return on_host(c);
     TRY(grouped_open(&g, c, c->read[2], c->add[0]));
     enum err e = grouped_starts(&g, c, c->read[2]);
     if (e == OK)
@@ -65,7 +73,7 @@ enum err backend_cuda_grouped_wgrad(const struct call *c)
 
 /* ---- the routed half, except its collectives ---- */
 
-/* Recorded and replayed choices are the host's. */
+/* Recorded and replayed choices are the host's, and so are experts with a capacity. */
 enum err backend_cuda_route(const struct call *c)
 {
     const struct operand logit = c->read[0];
@@ -73,7 +81,7 @@ enum err backend_cuda_route(const struct call *c)
     const int64_t own_B = (route_cuda_scratch_B(logit.rows, &r) + 7) / 8 * 8;
     float least = INFINITY;
     void *scratch;
-    if (c->routes || !stored_as(c, DT_F32, WRITTEN(1) | WRITTEN(3))) return on_host(c);
+    if (c->routes || r.capacity || !stored_as(c, DT_F32, WRITTEN(1) | WRITTEN(3))) return on_host(c);
     TRY(scratch_open(&scratch, c, own_B + (int64_t)sizeof least));
     float *gap = (float *)(void *)((char *)scratch + own_B);
     const char *copied = device_copy(gap, &least, sizeof least);
@@ -90,7 +98,7 @@ enum err backend_cuda_route_bwd(const struct call *c)
     const struct operand dlogit = c->write[0];
     const struct route_rule r = backend_cpu_route_rule(c);
     void *scratch;
-    if (c->read[0].cols != 1 || !stored_as(c, DT_F32, READ(2))) return on_host(c);
+    if (c->read[0].cols != 1 || r.capacity || !stored_as(c, DT_F32, READ(2))) return on_host(c);
     TRY(scratch_open(&scratch, c, route_cuda_scratch_B(dlogit.rows, &r)));
     return done_with(c, route_bwd_cuda(dlogit.p, c->read[0].p, c->read[1].p, c->read[2].p, dlogit.rows, &r, scratch, STREAM),
                      scratch);
@@ -142,7 +150,7 @@ static enum err sort_rows(const struct call *c, int back)
     const struct plan *p = &c->job->plan;
     const enum dtype t = type_of(c, c->op->io.read[0]);
     void *scratch;
-    if (!stored_as(c, t, READ(1))) return on_host(c);
+    if (!stored_as(c, t, READ(1)) || counts_are_alike(c, count)) return on_host(c);
     TRY(scratch_open(&scratch, c, exchange_scratch_B(p->etp, (int)count.cols)));
     return done_with(c, exchange_sort_cuda(y.p, c->read[0].p, count.p, p->etp, p->ep, (int)count.cols, c->at.ep, y.rows,
                                            (int)y.cols, back, scratch, t, STREAM), scratch);

@@ -10,6 +10,7 @@
 struct exchange {
     const int32_t *count;
     int etp, ep, experts;
+    int alike;                      /* one row of counts is every member's (experts filled up to a capacity) */
 };
 
 /* Rows that source (a, j) sends to ep index i: all, or those of its local expert l. */

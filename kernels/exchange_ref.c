@@ -5,7 +5,8 @@
 
 int64_t exchange_sent_to(const struct exchange *x, int a, int j, int i, int l)
 {
-    return x->count[(int64_t)(a + x->etp * j) * x->experts + i * (x->experts / x->ep) + l];
+    const int64_t member = x->alike ? 0 : a + x->etp * j;
+    return x->count[member * x->experts + i * (x->experts / x->ep) + l];
 }
 
 int64_t exchange_sent(const struct exchange *x, int a, int j, int i)

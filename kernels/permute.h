@@ -1,4 +1,5 @@
-/* Rows to the order of experts and back. perm [n, 2] holds (token, expert) per routed row. float32. */
+/* Rows to the order of experts and back. perm [n, 2] holds (token, expert) per routed row; a token below 0 is nobody's: permute
+ * makes zeros there, permute_back ignores the row. float32. */
 #ifndef KERNELS_PERMUTE_H
 #define KERNELS_PERMUTE_H
 #include "kernels/stream.h"
@@ -10,8 +11,7 @@ enum err permute_ref(float *y, const float *x, const int32_t *perm, int64_t n, i
 enum err permute_back_ref(float *y, const float *x, const int32_t *perm, const float *residual, int64_t rows,
                           int64_t n, int cols);
 
-/* The same, rows of type t, sums in float32. A token of -1 is padding: permute makes zeros there, permute_back ignores the
- * row. `most`: the most rows that one token can have; scratch: permute_scratch_B. */
+/* The same, rows of type t, sums in float32. `most`: the most rows that one token can have; scratch: permute_scratch_B. */
 int64_t permute_scratch_B(int64_t rows, int most);
 enum err permute_cuda(void *y, const void *x, const int32_t *perm, int64_t n, int cols, enum dtype t, kstream s);
 enum err permute_back_cuda(void *y, const void *x, const int32_t *perm, const void *residual, int64_t rows, int64_t n, int cols,

@@ -6,7 +6,8 @@
 enum err permute_ref(float *y, const float *x, const int32_t *perm, int64_t n, int cols)
 {
     for (int64_t j = 0; j < n; j++)
-        memcpy(y + j * cols, x + (int64_t)perm[2 * j] * cols, (size_t)cols * sizeof *y);
+        if (perm[2 * j] < 0) memset(y + j * cols, 0, (size_t)cols * sizeof *y);
+        else memcpy(y + j * cols, x + (int64_t)perm[2 * j] * cols, (size_t)cols * sizeof *y);
     return OK;
 }
 
@@ -16,6 +17,7 @@ enum err permute_back_ref(float *y, const float *x, const int32_t *perm, const f
     const size_t y_B = (size_t)(rows * cols) * sizeof *y;
     if (residual) memcpy(y, residual, y_B);
     else memset(y, 0, y_B);
-    for (int64_t j = 0; j < n; j++) vec_add(y + (int64_t)perm[2 * j] * cols, x + j * cols, 1, cols);
+    for (int64_t j = 0; j < n; j++)
+        if (perm[2 * j] >= 0) vec_add(y + (int64_t)perm[2 * j] * cols, x + j * cols, 1, cols);
     return OK;
 }

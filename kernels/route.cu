@@ -227,7 +227,7 @@ extern "C" enum err route_cuda(float *score, int32_t *perm, float *prob, int32_t
     int32_t *pick = (int32_t *)scratch, *count = pick + rows * r.topk;
     float *weight = (float *)(count + (int64_t)chunks * r.experts);
     const size_t chunk_B = (size_t)CHUNK * r.topk * sizeof(int32_t), expert_B = (size_t)r.experts * sizeof(int32_t);
-    if (r.experts > ROUTE_EXPERTS || r.topk > ROUTE_TOPK) return ERR_LIMIT;
+    if (r.experts > ROUTE_EXPERTS || r.topk > ROUTE_TOPK || r.capacity) return ERR_LIMIT;
     if (rows) {
         cu_launch(route_choose_kernel, cu_blocks(rows, TOKENS, CU_MANY), TOKENS * CU_WARP, (size_t)TOKENS * r.experts * 10, s,
                   score, pick, weight, gap, logit, bias, given, rows, r);

@@ -3,18 +3,23 @@
  * experts. */
 #include "kernels/route.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+struct route_claim { float prob; int32_t at; };     /* a token's weight for an expert, and which choice it was */
 
 struct route_work {
     int32_t *pick;
     float *value, *group;
     int32_t *next;
-    char *taken, *dropped;
+    struct route_claim *claim;      /* [rows], of one expert; with a capacity, as lost */
+    char *taken, *dropped, *lost;   /* lost [rows * topk] */
 };
 
 int64_t route_scratch_B(int64_t rows, const struct route_rule *r)
 {
-    const int64_t forward = rows * r->topk * 4 + r->experts * (4 + 4 + 4 + 1 + 1);
+    const int64_t claims = r->capacity ? rows * ((int64_t)sizeof(struct route_claim) + r->topk) : 0;
+    const int64_t forward = rows * r->topk * 4 + r->experts * (4 + 4 + 4 + 1 + 1) + claims;
     const int64_t backward = rows * 2 * (int64_t)sizeof(double);
     return forward > backward ? forward : backward;
 }
@@ -25,8 +30,10 @@ static struct route_work route_work(void *scratch, int64_t rows, const struct ro
     w.next = w.pick + rows * r->topk;
     w.value = (float *)(w.next + r->experts);
     w.group = w.value + r->experts;
-    w.taken = (char *)(w.group + r->experts);
+    w.claim = (struct route_claim *)(void *)(w.group + r->experts);
+    w.taken = (char *)(w.claim + (r->capacity ? rows : 0));
     w.dropped = w.taken + r->experts;
+    w.lost = w.dropped + r->experts;
     return w;
 }
 
@@ -114,16 +121,76 @@ static double route_picked_sum(const float *score, const int32_t *pick, int k)
     return sum;
 }
 
+/* ---- capacity ---- */
+
+static int route_claim_order(const void *x, const void *y)
+{
+    const struct route_claim *a = x, *b = y;
+    if (a->prob != b->prob) return a->prob > b->prob ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* Which tokens chose expert e, with what weight, in their order; how many. */
+static int64_t route_claims(struct route_work *w, int e, const float *score, int64_t rows, const struct route_rule *r)
+{
+    int64_t n = 0;
+    for (int64_t t = 0; t < rows; t++) {
+        const float *s = score + t * r->experts;
+        const int32_t *pick = w->pick + t * r->topk;
+        for (int i = 0; i < r->topk; i++)
+            if (pick[i] == e)
+                w->claim[n++] = (struct route_claim){(float)(s[e] * route_factor(route_picked_sum(s, pick, r->topk), r)),
+                                                     (int32_t)(t * r->topk + i)};
+    }
+    return n;
+}
+
+/* Marks what full experts lose. */
+static void route_drop(struct route_work *w, int32_t *mine, float *gap, const float *score, int64_t rows,
+                       const struct route_rule *r)
+{
+    memset(w->lost, 0, (size_t)(rows * r->topk));
+    for (int e = 0; e < r->experts; e++) {
+        if (mine[e] <= r->capacity) continue;
+        const int64_t n = route_claims(w, e, score, rows, r);
+        if (!r->by_position) {
+            qsort(w->claim, (size_t)n, sizeof *w->claim, route_claim_order);
+            *gap = fminf(*gap, w->claim[r->capacity - 1].prob - w->claim[r->capacity].prob);
+        }
+        for (int64_t i = r->capacity; i < n; i++) w->lost[w->claim[i].at] = 1;
+        mine[e] = (int32_t)r->capacity;
+    }
+}
+
+/* All rows are nobody's until a choice takes them. Returns where those begin that were dropped. */
+static int64_t route_clear(int32_t *perm, float *prob, int32_t *mine, int64_t rows, const struct route_rule *r)
+{
+    int64_t kept = 0;
+    memset(perm, 0xff, (size_t)route_listed(rows, r) * 2 * sizeof *perm);
+    memset(prob, 0, (size_t)route_rows(rows, r) * sizeof *prob);
+    for (int e = 0; e < r->experts; e++) {
+        if (r->padded) mine[e] = (int32_t)r->capacity;
+        kept += mine[e];
+    }
+    return kept;
+}
+
 /* Lists the choices by expert, then token: a counting sort, tokens taken in order. */
 static void route_list(int32_t *perm, float *prob, struct route_work *w, const float *score,
-                       const int32_t *mine, int64_t rows, const struct route_rule *r)
+                       int32_t *mine, int64_t rows, const struct route_rule *r)
 {
+    int64_t lost = r->capacity ? route_clear(perm, prob, mine, rows, r) : 0;
     for (int e = 0, at = 0; e < r->experts; at += mine[e++]) w->next[e] = at;
     for (int64_t t = 0; t < rows; t++) {
         const float *s = score + t * r->experts;
         const int32_t *pick = w->pick + t * r->topk;
         const double factor = route_factor(route_picked_sum(s, pick, r->topk), r);
         for (int i = 0; i < r->topk; i++) {
+            if (r->capacity && w->lost[t * r->topk + i]) {
+                perm[2 * lost] = route_dropped((int32_t)t);
+                perm[2 * lost++ + 1] = pick[i];
+                continue;
+            }
             const int32_t at = w->next[pick[i]]++;
             perm[2 * at] = (int32_t)t;
             perm[2 * at + 1] = pick[i];
@@ -144,6 +211,7 @@ enum err route_ref(float *score, int32_t *perm, float *prob, int32_t *mine, floa
         else route_choose(&w, t, gap, score + t * r->experts, bias, r);
         for (int i = 0; i < r->topk; i++) mine[w.pick[t * r->topk + i]]++;
     }
+    if (r->capacity) route_drop(&w, mine, gap, score, rows, r);
     route_list(perm, prob, &w, score, mine, rows, r);
     return OK;
 }
@@ -162,19 +230,22 @@ enum err route_bwd_ref(float *dlogit, const float *dprob, const float *score, co
                        int64_t rows, const struct route_rule *r, void *scratch)
 {
     double *sum = scratch, *along = sum + rows; /* per token over its picks: s, and dprob s */
-    const int64_t picks = rows * r->topk;
+    const int64_t listed = route_listed(rows, r);
     memset(sum, 0, (size_t)rows * 2 * sizeof *sum);
     memset(dlogit, 0, (size_t)(rows * r->experts) * sizeof *dlogit);
-    for (int64_t j = 0; j < picks; j++) {
-        const double s = score[(int64_t)perm[2 * j] * r->experts + perm[2 * j + 1]];
-        sum[perm[2 * j]] += s;
-        along[perm[2 * j]] += s * dprob[j];
+    for (int64_t j = 0; j < listed; j++) {
+        const int32_t t = route_token(perm[2 * j]);
+        if (t < 0) continue;
+        const double s = score[(int64_t)t * r->experts + perm[2 * j + 1]];
+        sum[t] += s;
+        if (perm[2 * j] >= 0) along[t] += s * dprob[j];
     }
-    for (int64_t j = 0; j < picks; j++) {
-        const int32_t t = perm[2 * j];
+    for (int64_t j = 0; j < listed; j++) {
+        const int32_t t = route_token(perm[2 * j]);
+        if (t < 0) continue;
         const double shared = r->norm_topk ? along[t] / (sum[t] + 1e-20) : 0;
         dlogit[(int64_t)t * r->experts + perm[2 * j + 1]] =
-            (float)(route_factor(sum[t], r) * (dprob[j] - shared));
+            (float)(route_factor(sum[t], r) * ((perm[2 * j] >= 0 ? dprob[j] : 0) - shared));
     }
     for (int64_t t = 0; t < rows; t++) route_score_bwd(dlogit + t * r->experts, score + t * r->experts, r);
     return OK;

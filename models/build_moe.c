@@ -53,7 +53,9 @@ static void route_load(struct build *b, struct moe_kept *k, int logit)
 static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
 {
     const struct model *m = &b->j->model;
-    const int64_t sent = plan_even_rows(b->j, 0);
+    const int64_t sent = plan_even_rows(b->j, 0), picks = b->tok_sp * m->topk;
+    const enum routing_policy policy = (enum routing_policy)b->j->plan.routing.policy;
+    const int64_t dropped = b->j->stack.runs && policy == ROUTING_PADDED ? picks : b->j->stack.runs ? picks - sent : 0;
     const int logit = emit_buf(b, b->tok_sp, m->experts, DT_F32);
     emit(b, OP_GEMM, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { logit }, .read = { k->n, w->router.w, w->router.bias } })
@@ -61,7 +63,7 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     const int mine = emit_buf(b, 1, m->experts, DT_I32);
     k->score = emit_buf(b, b->tok_sp, m->experts, DT_F32);
     k->to = (struct route){ 0 };
-    k->to.perm = emit_buf(b, sent, 2, DT_I32);
+    k->to.perm = emit_buf(b, sent + dropped, 2, DT_I32);
     k->to.prob = emit_buf(b, sent, 1, DT_F32);
     emit(b, OP_ROUTE, STREAM_COMPUTE, GROUP_NONE,
          (struct io){ .write = { k->score, k->to.perm, k->to.prob, mine }, .read = { logit, w->bias } });
@@ -73,7 +75,7 @@ static void route(struct build *b, const struct moe_w *w, struct moe_kept *k)
     build_scope(b, GRAPH_MOE_PREPROCESS);
     if (gathers_all(b)) emit_allgather_plan(b, &k->to, k->score, mine);
     else if (emit_by_tokens(b)) emit_tokens_plan(b, &k->to, mine);
-    else k->to.count = b->j->plan.routing.policy == ROUTING_PADDED ? mine : emit_gather(b, GROUP_TPEP, mine);
+    else k->to.count = policy == ROUTING_PADDED ? mine : emit_gather(b, GROUP_TPEP, mine);
 }
 
 /* The sizes that follow from counts. Where rows stay, a framework whose grouped products take their sizes from the
@@ -95,10 +97,10 @@ static void sizes(struct build *b, struct moe_kept *k)
     emit_allgather_pick(b, &k->to);
 }
 
-static int permute(struct build *b, int x, int perm)
+static int permute(struct build *b, int x, const struct route *to)
 {
-    const int y = emit_buf(b, b->pr->buf[perm].rows, b->pr->buf[x].cols, b->act);
-    emit(b, OP_PERMUTE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y }, .read = { x, perm } });
+    const int y = emit_buf(b, b->pr->buf[to->prob].rows, b->pr->buf[x].cols, b->act);
+    emit(b, OP_PERMUTE, STREAM_COMPUTE, GROUP_NONE, (struct io){ .write = { y }, .read = { x, to->perm } });
     return y;
 }
 
@@ -114,7 +116,7 @@ static int unpermute(struct build *b, int x, int perm, int residual)
 
 static int to_send(struct build *b, int x, const struct route *to)
 {
-    return emit_by_tokens(b) ? x : permute(b, x, to->perm);
+    return emit_by_tokens(b) ? x : permute(b, x, to);
 }
 
 /* prob: of every row sent, then of every row received, in forward; NULL: rows alone, in backward. */

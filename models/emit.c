@@ -343,7 +343,7 @@ int emit_to_tokens(struct build *b, int x, const struct route *r)
 {
     const int *size = b->pr->group_size, cols = b->pr->buf[x].cols;
     const enum dtype t = (enum dtype)b->pr->buf[x].dtype;
-    const int64_t sent = b->pr->buf[r->perm].rows;
+    const int64_t sent = b->pr->buf[r->prob].rows;
     if (needs_sort(b)) {
         const int y = emit_routed(b, x, r, b->pr->buf[x].size_at);
         compute(b, OP_UNSORT, (struct io){ .write = { y }, .read = { x, r->count } });

@@ -43,7 +43,8 @@ enum op_family { FAMILY_GEMM, FAMILY_GROUPED, FAMILY_ATTENTION, FAMILY_MEMORY, F
     X(SWIGLU_BWD, MEMORY, "dgate_up?, dprob?, row?, col? <- gate_up, dy, prob?")                                  \
     X(ROUTE, MEMORY, "score, perm, prob, mine <- logit, bias?") /* score [T, E]; perm [T K, 2] (token,            \
                                                         expert) by expert then token; prob [T K, 1]; mine         \
-                                                        [1, E] int32 counts */                                    \
+                                                        [1, E] int32 counts; with a capacity fewer probs, or more, \
+                                                        and what was dropped behind them in perm (route.h) */     \
     X(ROUTE_BWD, MEMORY, "dlogit <- dprob, score, perm")                                                          \
     X(SIZES, HOST, "size <- count")                  /* size [2, 1] = rows after dispatch, rows after the         \
                                                         etp gather */                                             \

@@ -85,7 +85,7 @@ enum { DEGREE = 1024, GPUS = 1 << 20, SEQ = 1 << 24, GBS = 1 << 24 };
     X("capacity", NUMBER, capacity, 0, plan_capacities, 1, 1e6, "auto",                                      \
       "rows of routed buffers over even routing")                                                            \
     X("load", TEXT, load, 0, 0, 0, 0, "dropless:balanced",                                                   \
-      "dropless, drop:cf1, padded:cf1; balanced, zipf:S, dirichlet:A, worst, recorded:FILE")                 \
+      "dropless, drop:cf1[:position], padded:cf1, of each rank's tokens; balanced, zipf:S, dirichlet:A, worst, recorded:FILE")                 \
     X("vocab-extra", INT, vocab_extra, 0, 0, 0, 1024, "0",                                                   \
       "entries the tokenizer adds before padding (Megatron's null tokenizer: 1)")                            \
     X("data-workers", INT, data_workers, 0, 0, 0, 1024, "0", "processes of each rank that load data: host memory") \

@@ -118,7 +118,8 @@ int plan_host_reads(const struct job *j);
 /* Rows of a routed buffer: 0 after dispatch, 1 after the etp gather. Even routing; and capacity (>= even). */
 int64_t plan_even_rows(const struct job *j, int at);
 int64_t plan_picked_rows(const struct job *j, int at);      /* of those, without what only pads experts to a capacity */
-/* Rows that an expert takes of one rank at most when tokens may be dropped (Megatron-LM moe_utils.py get_capacity). */
+/* Rows that an expert takes of one rank at most when tokens may be dropped (Megatron-LM moe_utils.py get_capacity): all its tokens
+ * at most. */
 int64_t plan_expert_rows(const struct job *j);
 int64_t plan_capacity_rows(const struct job *j, int at);
 

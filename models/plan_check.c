@@ -293,8 +293,6 @@ static enum err offered(const struct stack *s, const char *what, int32_t set, in
 
 static enum err check_stack(const struct plan *p, const struct model *m, const struct stack *s, struct diag *d)
 {
-    if (s->runs && p->routing.policy != ROUTING_DROPLESS)
-        return fail(d, ERR_LIMIT, "load %s cannot be run by stack %s yet: use dropless", p->load, s->name);
     TRY(offered(s, "schedule", s->schedules, p->schedule, stack_schedules, d));
     if (p->tp_overlap && !s->tp_overlap)
         return fail(d, ERR_CONFIG, "tp-overlap 1 is not offered by stack %s, whose tp_overlap is 0: set tp-overlap 0, or take "
@@ -400,6 +398,8 @@ int64_t plan_capacity_rows(const struct job *j, int at)
     const int64_t even = plan_even_rows(j, at);
     const double factor = p->capacity == PLAN_CAPACITY_WORST ? worst_capacity(p, &j->model) : p->capacity;
     const double rows = ceil((double)even * factor - 1e-6);     /* 1.1 x 10 is 11 rows, not 12 */
+    const int64_t held = plan_expert_rows(j) * j->model.experts * (at ? p->etp : 1);
+    if (p->routing.policy != ROUTING_DROPLESS && rows > (double)held) return held;     /* no rank sends an expert more */
     return rows > (double)even ? (int64_t)rows : even;
 }
 

@@ -5,7 +5,8 @@
 int64_t plan_expert_rows(const struct job *j)
 {
     const double picks = (double)plan_tokens_sp(&j->plan) * j->model.topk / j->model.experts;
-    return (int64_t)ceil(picks * j->plan.routing.capacity - 1e-6);
+    const int64_t held = (int64_t)ceil(picks * j->plan.routing.capacity - 1e-6);
+    return held < plan_tokens_sp(&j->plan) ? held : plan_tokens_sp(&j->plan);
 }
 
 int64_t plan_even_rows(const struct job *j, int at)

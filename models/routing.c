@@ -45,9 +45,12 @@ static enum err take_capacity(struct routing *r, struct words *w, struct diag *d
 {
     if (r->policy == ROUTING_DROPLESS) return OK;
     r->capacity = 1;
-    if (strncmp(w->rest, "cf", 2) != 0) return OK;
-    w->rest += 2;
-    return take_number(&r->capacity, w, "cf", 0.01, 1000, d);
+    if (strncmp(w->rest, "cf", 2) == 0) {
+        w->rest += 2;
+        TRY(take_number(&r->capacity, w, "cf", 0.01, 1000, d));
+    }
+    r->by_position = take(w, "position");
+    return OK;
 }
 
 /* All that is left is the file's name. */
@@ -70,7 +73,7 @@ static enum err take_kind(struct routing *r, struct words *w, struct diag *d)
         return take_number(&r->skew, w, kinds[k].name, kinds[k].low, kinds[k].high, d);
     }
     return fail(d, ERR_CONFIG,
-                "load '%.60s' is not known: take dropless, drop:cf1 or padded:cf1, then balanced, zipf:S, "
+                "load '%.60s' is not known: take dropless, drop:cf1, drop:cf1:position or padded:cf1, then balanced, zipf:S, "
                 "dirichlet:A, worst or recorded:FILE, such as dropless:zipf:1",
                 w->text);
 }
@@ -110,7 +113,8 @@ enum err routing_load(struct routing *r, struct arena *a, const char *text, stru
 char *routing_text(struct arena *a, const struct routing *r)
 {
     const char *text = policies[r->policy];
-    if (r->policy != ROUTING_DROPLESS) text = arena_printf(a, "%s:cf%.9g", text, r->capacity);
+    if (r->policy != ROUTING_DROPLESS)
+        text = arena_printf(a, "%s:cf%.9g%s", text, r->capacity, r->by_position ? ":position" : "");
     if (r->policy == ROUTING_DROPLESS || r->kind != ROUTING_BALANCED)
         text = arena_printf(a, "%s:%s", text, kinds[r->kind].name);
     if (r->kind == ROUTING_RECORDED) return arena_printf(a, "%s:%s", text, r->recorded ? r->recorded->path : "");

@@ -28,6 +28,7 @@ struct fold {
     int fsdp; const char *offload;
     int balance;                            /* enum balance_loss, with a z loss too */
     int small;                              /* states: bf16 moments; of bf16 plans, masters in two halves */
+    const char *load;                       /* NULL: dropless */
 };
 
 enum { PARITY_SEQ = 16, PARITY_GBS = 8 };
@@ -124,6 +125,9 @@ static inline struct job parity_job(const struct fold *f, int seed, enum optimiz
     if (f->balance) p->aux_loss = 0.5, p->z_loss = 0.01;
     if (f->offload) snprintf(p->offload, sizeof p->offload, "%s", f->offload);
     if (f->small) p->moments = STATE_BF16, p->master = f->bf16 ? MASTER_REMAINDER : MASTER_FP32;
+    struct diag d;
+    if (routing_parse(&p->routing, f->load ? f->load : "dropless", &d) != OK) ck_abort_msg("%s: %s", f->name, d.text);
+    snprintf(p->load, sizeof p->load, "%s", f->load ? f->load : "dropless:balanced");
     int32_t *degree[] = { &p->tp, &p->cp, &p->pp, &p->vpp, &p->etp, &p->ep, &p->mbs };
     for (int i = 0; i < LEN(degree); i++)
         if (!*degree[i]) *degree[i] = 1;

@@ -247,7 +247,7 @@ static enum err round_trip(struct member *m)
                    (struct operand){got, n0, H}, counts));
     TRY(launch_one(m, OP_SORT, NULL, 0, 1, (struct operand){sorted, n1, H}, (struct operand){all, n1, H},
                    counts));
-    const struct exchange ex = {count, ETP, EP, E};
+    const struct exchange ex = {count, ETP, EP, E, 0};
     expert_parts(y, sorted, &ex, m->at);
     TRY(launch_one(m, OP_UNSORT, NULL, 0, 1, (struct operand){all, n1, H}, (struct operand){y, n1, H},
                    counts));

@@ -53,8 +53,10 @@ static float *coarse(int64_t n, uint64_t seed)
 }
 
 static const struct route_rule rules[] = {
-    { 8, 2, 1, 1, 0, 0, 1, 1 },      { 8, 2, 1, 1, 0, 0, 0, 1 },    { 64, 8, 8, 4, 0, 1, 1, 2.5 }, { 40, 6, 8, 3, 1, 0, 0, 16 },
-    { 5, 5, 1, 1, 0, 1, 1, 1 },      { 2, 2, 1, 1, 0, 0, 1, 1 },    { 1, 1, 1, 1, 0, 1, 0, 1 },    { 256, 8, 8, 4, 0, 1, 1, 2.5 },
+    { 8, 2, 1, 1, 0, 0, 1, .scale = 1 }, { 8, 2, 1, 1, 0, 0, 0, .scale = 1 }, { 64, 8, 8, 4, 0, 1, 1, .scale = 2.5 },
+    { 40, 6, 8, 3, 1, 0, 0, .scale = 16 },
+    { 5, 5, 1, 1, 0, 1, 1, .scale = 1 }, { 2, 2, 1, 1, 0, 0, 1, .scale = 1 }, { 1, 1, 1, 1, 0, 1, 0, .scale = 1 },
+    { 256, 8, 8, 4, 0, 1, 1, .scale = 2.5 },
 };
 static const int64_t tokens[] = { 0, 1, 3, 65, 130 };
 
@@ -80,7 +82,7 @@ END_TEST
 /* D07. */
 START_TEST(ties_go_to_the_lower_index_every_time)
 {
-    const struct route_rule r = { 128, 6, 1, 1, 0, 0, 1, 1 };
+    const struct route_rule r = { 128, 6, 1, 1, 0, 0, 1, .scale = 1 };
     enum { TOKENS = 96 };
     for (int again = 0; again < 20; again++) {
         device_order(again % device_orders());
@@ -114,7 +116,7 @@ START_TEST(choices_made_elsewhere_are_taken)
 {
     enum { TOKENS = 70 };
     for (int order = 0; order < device_orders(); order++) {
-        const struct route_rule r = { 8, 2, 1, 1, 0, 0, 1, 1 };
+        const struct route_rule r = { 8, 2, 1, 1, 0, 0, 1, .scale = 1 };
         int32_t given[TOKENS * 2];
         device_order(order);
         for (int t = 0; t < TOKENS; t++) given[2 * t] = t * 5 % 8, given[2 * t + 1] = (t * 5 + 3) % 8;
@@ -163,7 +165,8 @@ END_TEST
 
 START_TEST(what_has_no_kernel_is_refused)
 {
-    const struct route_rule wide = { ROUTE_EXPERTS + 1, 8, 1, 1, 0, 0, 1, 1 }, deep = { 64, ROUTE_TOPK + 1, 1, 1, 0, 0, 1, 1 };
+    const struct route_rule wide = { ROUTE_EXPERTS + 1, 8, 1, 1, 0, 0, 1, .scale = 1 },
+                            deep = { 64, ROUTE_TOPK + 1, 1, 1, 0, 0, 1, .scale = 1 };
     ck_assert_int_eq(route_cuda(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, &wide, NULL, NULL), ERR_LIMIT);
     ck_assert_int_eq(balance_load_cuda(NULL, NULL, 1, 1, &(struct balance){ .experts = BALANCE_EXPERTS + 1 }, NULL), ERR_LIMIT);
     ck_assert_int_eq(route_cuda(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, &deep, NULL, NULL), ERR_LIMIT);

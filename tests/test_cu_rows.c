@@ -175,7 +175,7 @@ static void exchange_with(enum dtype t, struct exchange_case q, int cols)
     int32_t *count = malloc((size_t)(members * q.experts) * sizeof *count), size[2], start[16] = { 0 };
     uint64_t state = 5;
     for (int i = 0; i < members * q.experts; i++) count[i] = q.most ? test_random(&state, q.most) % (i % 3 + 1) : 0;
-    const struct exchange x = { count, q.etp, q.ep, q.experts };
+    const struct exchange x = { count, q.etp, q.ep, q.experts, 0 };
     int32_t *dev = device_new(count, members * q.experts * 4), *dev_size = device_new(NULL, 8), *dev_start = device_new(NULL, 64);
     for (int a = 0; a < q.etp; a++)
         for (int i = 0; i < q.ep; i++) {

@@ -98,7 +98,7 @@ static enum err there_and_back(struct member *m, struct arena *a)
                   (struct operand){ perm, sent, 2 }));
     TRY(launch_on(m, OP_DISPATCH, (struct operand){ got, n, H }, (struct operand){ send, sent, H }, counts));
     TRY(launch_on(m, OP_SORT, (struct operand){ sorted, n, H }, (struct operand){ got, n, H }, counts));
-    const struct exchange ex = { count, 1, RANKS, E };
+    const struct exchange ex = { .count = count, .etp = 1, .ep = RANKS, .experts = E };
     for (int l = 0, row = 0; l < E / RANKS; l++)
         for (int64_t left = exchange_expert(&ex, m->at.ep, l); left > 0; left--, row++)
             for (int c = 0; c < H; c++) sorted[row * H + c] *= (float)(m->at.ep * (E / RANKS) + l + 1);

@@ -25,6 +25,8 @@ static const struct { const char *text, *full; } spelled[] = {
     { "padded:cf1.25:zipf:1", "padded:cf1.25:zipf:1" },
     { "drop:worst", "drop:cf1:worst" },
     { "padded:balanced", "padded:cf1" },
+    { "drop:position", "drop:cf1:position" },
+    { "padded:cf1.25:position:zipf:1", "padded:cf1.25:position:zipf:1" },
 };
 
 START_TEST(loads_are_spelled_as_in_published_runs)
@@ -36,7 +38,7 @@ START_TEST(loads_are_spelled_as_in_published_runs)
     char *full = routing_text(&a, &r);
     ck_assert_str_eq(full, spelled[_i].full);
     ck_assert_int_eq(routing_parse(&again, full, &d), OK);
-    ck_assert(again.policy == r.policy && again.kind == r.kind);
+    ck_assert(again.policy == r.policy && again.kind == r.kind && again.by_position == r.by_position);
     ck_assert(again.capacity == r.capacity && again.skew == r.skew);
     arena_free(&a);
 }
@@ -45,7 +47,7 @@ END_TEST
 static const char *const refused[] = {
     "", ":", "zipf", "zipf:", "zipf:x", "zipf:-1", "zipf:9", "zipf:nan", "zipf:inf", "zipf:1:", "zipf:1:2",
     "dirichlet:0", "dropless:cf1", "drop:cf", "drop:cf0", "drop:cf1e9", "drop:cf1:", "padded:cf1x", "even",
-    "balanced:1", "recorded", "recorded:", "drop:recorded", "worst:worst", "dropless:", "zipf:0x1", "zipf: 1",
+    "balanced:1", "recorded", "recorded:", "drop:recorded", "worst:worst", "dropless:", "dropless:position", "zipf:0x1", "zipf: 1",
 };
 
 START_TEST(other_loads_are_refused)
@@ -63,7 +65,7 @@ START_TEST(loads_need_what_they_are_for)
     static const char *const row[][2] = {
         { "model llama3-8b system h100-sxm gpus 8 gbs 8 seq 1024 load zipf:1", "needs experts" },
         { "model llama3-8b system h100-sxm gpus 8 gbs 8 seq 1024 load drop", "needs experts" },
-        { "model tiny-moe system host stack moefold load drop:cf1", "cannot be run" },
+        { "model tiny-moe system host stack moefold gpus 2 ep 2 dispatcher allgather load drop:cf1", "knows no capacity" },
         { SMALL "ep 8 dispatcher deepep load drop:cf1", "knows no capacity" },
     };
     for (int i = 0; i < LEN(row); i++) {

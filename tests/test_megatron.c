@@ -65,7 +65,7 @@ START_TEST(there_and_back)
         "model qwen3-30b-a3b system h100-sxm gpus 16 layers 12 tp 2 ep 8 seq 4096 gbs 64 vocab-extra 1 grads "
         "bf16",
         "model gpt-oss-20b system h100-sxm gpus 8 ep 8 seq 4096 gbs 64",
-        "model qwen2-57b-a14b system h100-sxm gpus 32 tp 4 etp 4 ep 4 seq 4096 gbs 64 load drop:cf1 "
+        "model qwen2-57b-a14b system h100-sxm gpus 32 tp 4 etp 4 ep 4 seq 4096 gbs 64 load drop:cf1:position "
         "dispatcher alltoall",
         "model qwen2-57b-a14b system h100-sxm gpus 32 ep 8 seq 4096 gbs 64 load padded:cf1.25 dispatcher alltoall",
         "model llama3-70b system b200 gpus 8 tp 8 seq 4096 gbs 64 offload layers:20",

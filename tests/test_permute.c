@@ -69,7 +69,7 @@ START_TEST(sums_agree_with_the_list)
     int32_t count[MEMBERS * E];
     struct row row[MEMBERS * E * 5];
     counts(count, 1);
-    const struct exchange x = {count, ETP, EP, E};
+    const struct exchange x = {count, ETP, EP, E, 0};
     for (int i = 0; i < EP; i++) {
         const int n = list(row, count, i);
         int from[ETP][EP] = {{0}}, expert[HERE] = {0};
@@ -93,7 +93,7 @@ START_TEST(sort_is_stable_by_expert_and_comes_back)
     for (int seed = 1; seed < 9; seed++) {
         counts(count, (uint64_t)seed);
         if (seed == 8) memset(count, 0, sizeof count);
-        const struct exchange x = {count, ETP, EP, E};
+        const struct exchange x = {count, ETP, EP, E, 0};
         for (int i = 0; i < EP; i++) {
             const int n = list(row, count, i);
             for (int r = 0; r < n * COLS; r++) in[r] = row[r / COLS].label + 0.25f * (float)(r % COLS);

@@ -16,9 +16,9 @@ static struct routed routed_init(int rows, const struct route_rule *r)
 {
     struct routed o = {.gap = INFINITY,
                        .score = numbers_poison(rows * r->experts),
-                       .prob = numbers_poison(rows * r->topk),
+                       .prob = numbers_poison((int)route_rows(rows, r)),
                        .scratch = malloc((size_t)route_scratch_B(rows, r) + 1)};
-    o.perm = malloc((size_t)(rows * r->topk) * 2 * sizeof *o.perm + 1);
+    o.perm = malloc((size_t)route_listed(rows, r) * 2 * sizeof *o.perm + 1);
     o.mine = malloc((size_t)r->experts * sizeof *o.mine);
     ck_assert(o.perm && o.mine && o.scratch);
     return o;
@@ -248,11 +248,15 @@ static double score_of(const struct slope_case *c, int t, int e)
 static double loss(const void *user)
 {
     const struct slope_case *c = user;
-    const int n = c->rows * c->r->topk;
+    const int n = (int)route_listed(c->rows, c->r);
     double picked[64] = {0}, sum = 0;
-    for (int j = 0; j < n; j++) picked[c->perm[2 * j]] += score_of(c, c->perm[2 * j], c->perm[2 * j + 1]);
+    for (int j = 0; j < n; j++) {
+        const int t = route_token(c->perm[2 * j]);
+        if (t >= 0) picked[t] += score_of(c, t, c->perm[2 * j + 1]);
+    }
     for (int j = 0; j < n; j++) {
         const int t = c->perm[2 * j];
+        if (t < 0) continue;
         const double s = score_of(c, t, c->perm[2 * j + 1]);
         sum += c->dprob[j] * c->r->scale * (c->r->norm_topk ? s / picked[t] : s);
     }
@@ -262,15 +266,17 @@ static double loss(const void *user)
 START_TEST(backward_is_the_slope)
 {
     enum { ROWS = 5, E = 6, K = 3 };
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 12; kind++) {     /* nothing dropped, dropped, dropped and filled up */
         const struct route_rule r = {.experts = E,
+                                     .capacity = kind < 4 ? 0 : 2,
+                                     .padded = kind >= 8,
                                      .topk = K,
                                      .groups = 1,
                                      .kept = 1,
                                      .sigmoid = kind & 1,
-                                     .norm_topk = kind >> 1,
+                                     .norm_topk = kind >> 1 & 1,
                                      .scale = 2.5};
-        float *logit = numbers_make(ROWS * E, 1), *dprob = numbers_make(ROWS * K, 2),
+        float *logit = numbers_make(ROWS * E, 1), *dprob = numbers_make((int)route_rows(ROWS, &r), 2),
               *dlogit = numbers_poison(ROWS * E);
         struct routed o = run(logit, NULL, ROWS, &r);
         struct slope_case c = {numbers_double(logit, ROWS * E), dprob, o.perm, ROWS, &r};
@@ -283,12 +289,88 @@ START_TEST(backward_is_the_slope)
 }
 END_TEST
 
+/* ---- capacity ---- */
+
+/* Case D15: 16 tokens, each of which weighs expert 0 most, with 0.30 .. 0.45; capacity ceil(16 / 4 x 0.5) = 2. */
+static void prefer_first(float logit[16 * 4])
+{
+    for (int t = 0; t < 16; t++) {
+        const double p = 0.30 + 0.01 * t;
+        for (int e = 0; e < 4; e++) logit[4 * t + e] = (float)log(e ? (1 - p) / 3 : p);
+    }
+}
+
+static void keeps(const struct route_rule *r, int first, int second)
+{
+    float logit[16 * 4];
+    prefer_first(logit);
+    struct routed o = run(logit, NULL, 16, r);
+    ck_assert_int_eq(o.perm[0], first);
+    ck_assert_int_eq(o.perm[2], second);
+    ck_assert_double_eq_tol(o.prob[0], 0.30 + 0.01 * first, 1e-6);
+    ck_assert_double_eq_tol(o.prob[1], 0.30 + 0.01 * second, 1e-6);
+    for (int64_t j = 2; j < route_rows(16, r); j++) ck_assert(o.perm[2 * j] < 0 && o.prob[j] == 0);
+    int lost = 0;
+    for (int64_t j = 0; j < route_listed(16, r); j++) {
+        if (o.perm[2 * j] >= -1) continue;
+        const int t = route_token(o.perm[2 * j]);
+        ck_assert(t >= 0 && t < 16 && t != first && t != second && o.perm[2 * j + 1] == 0);
+        lost |= 1 << t;
+    }
+    ck_assert_int_eq(lost, 0xffff & ~(1 << first) & ~(1 << second));
+    for (int e = 0; e < 4; e++) ck_assert_int_eq(o.mine[e], r->padded || e == 0 ? 2 : 0);
+    routed_free(&o);
+}
+
+START_TEST(full_experts_keep_by_weight_or_by_position)
+{
+    struct route_rule r = {.experts = 4, .topk = 1, .groups = 1, .kept = 1, .scale = 1, .capacity = 2};
+    keeps(&r, 14, 15);
+    r.by_position = 1;
+    keeps(&r, 0, 1);
+    r.padded = 1;
+    keeps(&r, 0, 1);
+    r.by_position = 0;
+    keeps(&r, 14, 15);
+}
+END_TEST
+
+/* Of equal weights the first tokens stay. */
+START_TEST(equal_weights_keep_the_first)
+{
+    const struct route_rule r = {.experts = 2, .topk = 1, .groups = 1, .kept = 1, .scale = 1, .capacity = 3};
+    float logit[2 * 8] = {0};
+    struct routed o = run(logit, NULL, 8, &r);
+    for (int j = 0; j < 3; j++) ck_assert_int_eq(o.perm[2 * j], j);
+    ck_assert_int_eq(o.mine[0], 3);
+    routed_free(&o);
+}
+END_TEST
+
+/* A capacity that nobody fills changes nothing. */
+START_TEST(room_for_all_drops_nothing)
+{
+    enum { ROWS = 8, E = 2, K = 2 };
+    struct route_rule r = {.experts = E, .topk = K, .groups = 1, .kept = 1, .norm_topk = 1, .scale = 1};
+    float *logit = numbers_make(ROWS * E, 4);
+    struct routed all = run(logit, NULL, ROWS, &r);
+    r.capacity = ROWS;
+    struct routed held = run(logit, NULL, ROWS, &r);
+    ck_assert_int_eq(route_rows(ROWS, &r), ROWS * K);
+    ck_assert_mem_eq(all.perm, held.perm, ROWS * K * 2 * sizeof *all.perm);
+    ck_assert_mem_eq(all.prob, held.prob, ROWS * K * sizeof *all.prob);
+    routed_free(&all), routed_free(&held);
+    free(logit);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const test[] = {
         softmax_then_top_k,       bias_chooses_but_does_not_weigh,       ties_go_to_the_lower_index,
         a_tie_at_the_boundary,    all_experts_leave_no_margin_to_report, no_tokens,
         not_a_number_still_lists, group_limits_choose_as_defined,        group_ties_go_to_the_lower_index,
-        backward_is_the_slope};
+        backward_is_the_slope,    full_experts_keep_by_weight_or_by_position, equal_weights_keep_the_first,
+        room_for_all_drops_nothing};
     return test_main("route", test, LEN(test), 300);
 }

@@ -282,6 +282,7 @@ static void plan_rest(const struct writer *w, const struct job *j)
     }
     if (p->routing.capacity > 0) add_real(w, "--moe-expert-capacity-factor", p->routing.capacity);
     if (p->routing.policy == ROUTING_PADDED) add(w, "--moe-pad-expert-input-to-capacity", NULL);
+    if (p->routing.by_position) add(w, "--moe-token-drop-policy", "position");
     add_int(w, "--vocab-size", j->model.vocab + p->vocab_extra);
     add_int(w, "--make-vocab-size-divisible-by", j->stack.vocab_multiple);
 }

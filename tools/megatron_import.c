@@ -366,10 +366,14 @@ static enum err read_cp(struct reader *r)
 
 static enum err read_moe(struct reader *r, const struct model *m)
 {
-    const char *factor;
+    const char *factor, *keeps;
     TRY(value_of(&factor, r, "--moe-expert-capacity-factor"));
+    TRY(value_of(&keeps, r, "--moe-token-drop-policy"));
     const int padded = megatron_find(r->args, "--moe-pad-expert-input-to-capacity") != NULL;
-    if (factor) put(r, "load", arena_printf(r->a, "%s:cf%s", padded ? "padded" : "drop", factor));
+    const int first = keeps && strcmp(keeps, "position") == 0;
+    if (keeps && !first && strcmp(keeps, "probs") != 0)
+        return fail(r->d, ERR_CONFIG, "--moe-token-drop-policy %s is not known: take probs or position", keeps);
+    if (factor) put(r, "load", arena_printf(r->a, "%s:cf%s%s", padded ? "padded" : "drop", factor, first ? ":position" : ""));
     if (!m->experts) return OK;
     if (!megatron_find(r->args,
                        "--expert-tensor-parallel-size")) { /* Megatron-LM's default is the other fold's tp */
