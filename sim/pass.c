@@ -85,23 +85,20 @@ void pass_brief_of(struct pass_brief *b, const struct pass_price *p)
         if (row_changes(p, i)) b->row[b->n_row++] = (int8_t)i;
     for (int k = 0; k < PASS_DIM; k++)
         if (column_counts(p, b, k)) b->col[b->n_col++] = (int8_t)k;
-    b->rows = (int8_t)((b->n_row + PASS_LANES - 1) / PASS_LANES * PASS_LANES);
-    for (int k = 0; k < b->n_col; k++)
-        for (int i = 0; i < b->rows; i++)
-            b->m[k * b->rows + i] = i < b->n_row ? p->m[b->row[i]][b->col[k]] : (double)-INFINITY;
+    for (int i = 0; i < b->n_row; i++)
+        for (int k = 0; k < b->n_col; k++) b->m[i * b->n_col + k] = p->m[b->row[i]][b->col[k]];
 }
 
 void pass_brief_apply(double state[PASS_DIM], const struct pass_brief *b)
 {
-    const int rows = b->rows;
-    double most[PASS_ROWS];
-    for (int i = 0; i < rows; i++) most[i] = -INFINITY;
-    for (int k = 0; k < b->n_col; k++) {
-        const double *m = b->m + k * rows, in = state[b->col[k]];
-        for (int i = 0; i < rows; i += PASS_LANES)
-            for (int j = i; j < i + PASS_LANES; j++) most[j] = most[j] > m[j] + in ? most[j] : m[j] + in;
+    const double *m = b->m;
+    double in[PASS_DIM];
+    for (int k = 0; k < b->n_col; k++) in[k] = state[b->col[k]];
+    for (int i = 0; i < b->n_row; i++, m += b->n_col) {
+        double most = -INFINITY;
+        for (int k = 0; k < b->n_col; k++) most = most > m[k] + in[k] ? most : m[k] + in[k];
+        state[b->row[i]] = most;
     }
-    for (int i = 0; i < b->n_row; i++) state[b->row[i]] = most[i];
 }
 
 /* ---- the walk ---- */

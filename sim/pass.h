@@ -29,10 +29,8 @@ void pass_multiply(struct pass_price *out, const struct pass_price *a, const str
 /* The state after the pass; in and out may be the same array. */
 void pass_apply(double out[PASS_DIM], const struct pass_price *p, const double in[PASS_DIM]);
 
-/* A pass without what it leaves alone: rows that change a state, columns that they see, their entries column by column, rows
- * filled up to a multiple of PASS_LANES so that they are added and compared side by side. */
-enum { PASS_LANES = 4, PASS_ROWS = (PASS_DIM + PASS_LANES - 1) / PASS_LANES * PASS_LANES };
-struct pass_brief { int8_t n_row, n_col, rows, row[PASS_DIM], col[PASS_DIM]; double m[PASS_ROWS * PASS_DIM]; };
+/* A pass without what it leaves alone: rows that change a state, columns that they see, their entries row by row. */
+struct pass_brief { int8_t n_row, n_col, row[PASS_DIM], col[PASS_DIM]; double m[PASS_DIM * PASS_DIM]; };
 void pass_brief_of(struct pass_brief *b, const struct pass_price *p);
 /* pass_apply of its price to `state`, to the bit. */
 void pass_brief_apply(double state[PASS_DIM], const struct pass_brief *b);

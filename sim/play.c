@@ -25,9 +25,21 @@ static const struct pass *pass_at(const struct play *p, int stage, int step)
     return &p->c->pr->pass[p->c->pr->step[stage][step].pass];
 }
 
-static const struct play_pass *play_at(const struct play *p, const struct play_stage *s, int step)
+static const struct pass_price *price_at(const struct play *p, int stage, int step)
 {
-    return &p->pass[s->at[step].pass];
+    return &p->price[p->c->pr->step[stage][step].pass];
+}
+
+/* Direction 0 runs to the next stage, 1 to the one before; half 0 receives and sends in direction 0. */
+static struct play_channel *channel_in(const struct play *p, int stage, int half)
+{
+    const int n = p->c->pr->n_stage;
+    return &p->channel[half][half ? (stage + 1) % n : (stage + n - 1) % n];
+}
+
+static struct play_channel *channel_out(const struct play *p, int stage, int half)
+{
+    return &p->channel[half][stage];
 }
 
 /* The lead window: what a step's first ops wait for. Only for steps whose window is settled. */
@@ -37,9 +49,9 @@ static double window_s(const struct play *p, int stage, int step)
     return k >= 0 ? p->stage[stage].upto_s[k] : 0;
 }
 
-static void cursor_next(struct play_cursor *k, const struct play_pass *pass)
+static void cursor_next(struct play_cursor *k, const struct pass_price *price)
 {
-    for (int h = 0; h < 2; h++) k->recv[h] += pass->wire[h].recv, k->send[h] += pass->wire[h].send;
+    for (int h = 0; h < 2; h++) k->recv[h] += price->wire[h].recv, k->send[h] += price->wire[h].send;
     k->step++;
 }
 
@@ -127,11 +139,11 @@ static int mark_op(struct play *p, int stage, struct play_cursor *k, int op, str
     m->t0_s = m->meet_s = later(m->ready_s, issued_s);
     m->t1_s = m->t0_s + p->op_s[op];
     if (o->kind == OP_RECV) {
-        const struct play_channel *x = s->in[half];
+        const struct play_channel *x = channel_in(p, stage, half);
         m->t1_s = x->done_s[k->recv[half]];
         m->meet_s = m->t1_s - x->transfer_s[k->recv[half]];
     } else if (o->kind == OP_SEND) {
-        const struct play_channel *x = s->out[half];
+        const struct play_channel *x = channel_out(p, stage, half);
         const int n = k->send[half];
         if (n < x->n_done) m->t1_s = x->done_s[n], m->meet_s = m->t1_s - x->transfer_s[n];
     } else if (meet >= 0) {
@@ -150,7 +162,7 @@ static void take_op(struct play *p, int stage, const struct play_cursor *k, cons
     const struct op *o = &p->c->pr->op[m->op];
     const int half = o->half == HALF_BWD;
     if (o->kind == OP_SEND) {
-        struct play_channel *x = p->stage[stage].out[half];
+        struct play_channel *x = channel_out(p, stage, half);
         if (x->n_send == k->send[half]) channel_send(x, m->t0_s, p->op_s[m->op]);
     } else note_uses(p, m->op, m->t1_s);
     p->stage[stage].state[o->stream] = m->t1_s;
@@ -165,68 +177,82 @@ static int settle(struct play *p, int stage)
     const int from = s->settle.step;
     while (s->settle.step < s->body.step) {
         const int k = s->settle.step;
-        const struct play_pass *pass = play_at(p, s, k);
+        const struct pass_price *price = price_at(p, stage, k);
         double t = later(s->body_s[k], k ? s->upto_s[k - 1] : 0);
         for (int h = 0; h < 2; h++) {
-            const struct play_channel *in = s->in[h], *out = s->out[h];
-            if (pass->wire[h].recv) t = later(t, in->done_s[s->settle.recv[h]]);   /* met: the pass has run */
-            if (!pass->wire[h].send) continue;
+            const struct play_channel *in = channel_in(p, stage, h), *out = channel_out(p, stage, h);
+            if (price->wire[h].recv) t = later(t, in->done_s[s->settle.recv[h]]);   /* met: the pass has run */
+            if (!price->wire[h].send) continue;
             if (s->settle.send[h] >= out->n_done) return s->settle.step > from;
             t = later(t, out->done_s[s->settle.send[h]]);
         }
         s->upto_s[k] = t;
-        cursor_next(&s->settle, pass);
+        cursor_next(&s->settle, price);
     }
     return s->settle.step > from;
+}
+
+/* What the host needs for the next step's RECVs: its clock there, which a pass whose ops the host waits for
+ * tells only at its end. */
+static void post_next(struct play_stage *s, const struct pass_price *price)
+{
+    const double *host = price->m[PASS_HOST];
+    double others = -INFINITY;
+    for (int i = 0; i < PASS_DIM; i++)
+        if (i != PASS_HOST) others = later(others, host[i]);
+    s->post_host_s = others == -INFINITY ? s->post_host_s + host[PASS_HOST] : NAN;
+    cursor_next(&s->post, price);
 }
 
 static int post(struct play *p, int stage)
 {
     struct play_stage *s = &p->stage[stage];
-    const int from = s->post.step;
-    while (s->post.step < s->n_step && s->post.step - 1 - p->c->pr->lead < s->settle.step) {
+    const int from = s->post.step, n = p->c->pr->n_step[stage];
+    while (s->post.step < n && s->post.step - 1 - p->c->pr->lead < s->settle.step) {
         if (isnan(s->post_host_s) && s->body.step == s->post.step && s->op == 0) s->post_host_s = s->state[PASS_HOST];
         if (isnan(s->post_host_s)) break;
-        const struct play_pass *pass = play_at(p, s, s->post.step);
+        const struct pass_price *price = price_at(p, stage, s->post.step);
         for (int h = 0; h < 2; h++) {
-            struct play_channel *x = s->in[h];
-            if (!pass->wire[h].recv) continue;
-            x->transfer_s[x->n_recv] = later(x->transfer_s[x->n_recv], pass->wire[h].recv_s);
+            struct play_channel *x = channel_in(p, stage, h);
+            if (!price->wire[h].recv) continue;
+            x->transfer_s[x->n_recv] = later(x->transfer_s[x->n_recv], price->wire[h].recv_s);
             x->recv_s[x->n_recv++] =
-                later(window_s(p, stage, s->post.step), s->post_host_s + pass->wire[h].recv_issue_s);
+                later(window_s(p, stage, s->post.step), s->post_host_s + price->wire[h].recv_issue_s);
             channel_meet(x);
         }
-        s->post_host_s += pass->host_s;     /* for the next step's RECVs; NAN: told when the pass is over */
-        cursor_next(&s->post, pass);
+        post_next(s, price);
     }
     return s->post.step > from;
 }
 
-static int received(const struct play *p, const struct play_stage *s)
+static int received(const struct play *p, int stage)
 {
-    const struct play_pass *pass = play_at(p, s, s->body.step);
+    const struct play_stage *s = &p->stage[stage];
+    const struct pass_price *price = price_at(p, stage, s->body.step);
     for (int h = 0; h < 2; h++)
-        if (pass->wire[h].recv && s->body.recv[h] >= s->in[h]->n_done) return 0;
+        if (price->wire[h].recv && s->body.recv[h] >= channel_in(p, stage, h)->n_done) return 0;
     return 1;
 }
 
 /* Only within `lead` steps of a pass that reads what others of its stage wrote are ops played one by one. */
-static int by_ops(const struct play *p, const struct play_stage *s)
+static int by_ops(const struct play *p, int stage, int step)
 {
-    const int step = s->body.step;
-    return (step <= s->optim && step + p->c->pr->lead >= s->optim) || play_at(p, s, step)->meets;
+    const int lead = p->c->pr->lead, n = p->c->pr->n_step[stage];
+    for (int k = step; k <= step + lead && k < n; k++)
+        if (pass_at(p, stage, k)->kind == PASS_OPTIM) return 1;
+    return p->has_meeting[p->c->pr->step[stage][step].pass];
 }
 
 static void body_end(struct play *p, int stage)
 {
     struct play_stage *s = &p->stage[stage];
     double t = 0;
-    for (int i = 0; i < STREAM_SEND_F; i++) t = later(t, s->state[i]);
-    for (int i = STREAM_RECV_B + 1; i < STREAM_COUNT; i++) t = later(t, s->state[i]);
+    for (int i = 0; i < STREAM_COUNT; i++)
+        if (i < STREAM_SEND_F || i > STREAM_RECV_B) t = later(t, s->state[i]);
     s->body_s[s->body.step] = t;
     s->op = 0;
-    cursor_next(&s->body, play_at(p, s, s->body.step));
-    for (int h = 0; h < 2; h++) channel_meet(s->out[h]);
+    cursor_next(&s->body, price_at(p, stage, s->body.step));
+    for (int h = 0; h < 2; h++) channel_meet(channel_out(p, stage, h));
 }
 
 static int body_by_ops(struct play *p, int stage)
@@ -248,14 +274,16 @@ static int body_by_ops(struct play *p, int stage)
 static void body_by_product(struct play *p, int stage)
 {
     struct play_stage *s = &p->stage[stage];
-    const struct play_pass *pass = play_at(p, s, s->body.step);
+    const struct pass_price *price = price_at(p, stage, s->body.step);
     const double open_s = window_s(p, stage, s->body.step);
     for (int i = 0; i < STREAM_COUNT; i++) s->state[i] = later(s->state[i], open_s);
     for (int h = 0; h < 2; h++)
-        s->state[PASS_DATA + h] = pass->wire[h].recv ? s->in[h]->done_s[s->body.recv[h]] : 0;
-    pass_brief_apply(s->state, &pass->brief);
-    for (int h = 0; h < 2; h++)
-        if (pass->wire[h].send) channel_send(s->out[h], later(open_s, s->state[PASS_DATA + h]), pass->wire[h].send_s);
+        s->state[PASS_DATA + h] = price->wire[h].recv ? channel_in(p, stage, h)->done_s[s->body.recv[h]] : 0;
+    pass_brief_apply(s->state, &p->brief[p->c->pr->step[stage][s->body.step].pass]);
+    for (int h = 0; h < 2; h++) {
+        struct play_channel *x = channel_out(p, stage, h);
+        if (price->wire[h].send) channel_send(x, later(open_s, s->state[PASS_DATA + h]), price->wire[h].send_s);
+    }
     body_end(p, stage);
 }
 
@@ -267,8 +295,8 @@ static int advance(struct play *p, int stage)
     for (;;) {
         const int settled = settle(p, stage), posted = post(p, stage);
         moved |= settled | posted;
-        if (s->body.step >= s->post.step || !received(p, s)) return moved;
-        if (!by_ops(p, s)) body_by_product(p, stage);
+        if (s->body.step >= s->post.step || !received(p, stage)) return moved;
+        if (!by_ops(p, stage, s->body.step)) body_by_product(p, stage);
         else if (!body_by_ops(p, stage)) return moved;
         moved = 1;
     }
@@ -290,8 +318,6 @@ static void play_room(struct play *p, struct arena *a)
     for (int h = 0; h < 2; h++) p->channel[h] = arena_alloc(a, (size_t)pr->n_stage * sizeof *p->channel[h]);
     for (int s = 0; s < pr->n_stage; s++) {
         const size_t n = (size_t)pr->n_step[s] * sizeof(double);
-        p->stage[s].at = pr->step[s], p->stage[s].n_step = pr->n_step[s];
-        while (p->stage[s].optim < pr->n_step[s] && pass_at(p, s, p->stage[s].optim)->kind != PASS_OPTIM) p->stage[s].optim++;
         p->stage[s].body_s = arena_alloc(a, n);
         p->stage[s].upto_s = arena_alloc(a, n);
         for (int h = 0; h < 2; h++) {
@@ -299,27 +325,11 @@ static void play_room(struct play *p, struct arena *a)
             x->send_s = arena_alloc(a, n);
             x->done_s = arena_alloc(a, n);
             x->transfer_s = arena_alloc(a, (size_t)most_steps(pr) * sizeof(double));
-            p->stage[s].out[h] = x;
-            p->stage[s].in[h] = &p->channel[h][h ? (s + 1) % pr->n_stage : (s + pr->n_stage - 1) % pr->n_stage];
-            p->stage[s].in[h]->recv_s = arena_alloc(a, n);
+            channel_in(p, s, h)->recv_s = arena_alloc(a, n);
         }
     }
     p->slot = arena_alloc(a, (size_t)p->c->flow.n_key * sizeof *p->slot);
     for (int i = 0; i < p->c->flow.n_key; i++) p->slot[i].micro = -2;
-}
-
-static void play_passes(struct play *p, struct arena *a)
-{
-    p->pass = arena_alloc(a, (size_t)p->c->pr->n_pass * sizeof *p->pass);
-    for (int i = 0; i < p->c->pr->n_pass; i++) {
-        const struct pass_price *price = &p->price[i];
-        struct play_pass *to = &p->pass[i];
-        memcpy(to->wire, price->wire, sizeof to->wire);
-        to->host_s = price->m[PASS_HOST][PASS_HOST];
-        for (int k = 0; k < PASS_DIM; k++)
-            if (k != PASS_HOST && price->m[PASS_HOST][k] > (double)-INFINITY) to->host_s = NAN;
-        pass_brief_of(&to->brief, price);
-    }
 }
 
 /* Every pass's meetings with other stages, counted over the schedules: the members of a group have equal counts. */
@@ -327,10 +337,11 @@ static void play_meetings(struct play *p, struct arena *a)
 {
     const struct program *pr = p->c->pr;
     int32_t (*count)[2] = arena_alloc(a, (size_t)pr->n_pass * sizeof *count);
+    p->has_meeting = arena_alloc(a, (size_t)pr->n_pass);
     for (int i = 0; i < pr->n_pass; i++)
         for (int k = 0; k < pr->pass[i].n; k++) {
             const int meet = meeting_of(&pr->op[pr->order[pr->pass[i].first + k]]);
-            if (meet >= 0) p->pass[i].meets = 1, count[i][meet]++;
+            if (meet >= 0) p->has_meeting[i] = 1, count[i][meet]++;
         }
     for (int w = 0; w < 2; w++) {
         int most = 0;
@@ -351,8 +362,9 @@ int play_run(struct play *p, struct arena *a, const struct cost *c, const double
 {
     *p = (struct play){ .c = c, .op_s = op_s, .price = price };
     play_room(p, a);
-    play_passes(p, a);
     play_meetings(p, a);
+    p->brief = arena_alloc(a, (size_t)c->pr->n_pass * sizeof *p->brief);
+    for (int i = 0; i < c->pr->n_pass; i++) pass_brief_of(&p->brief[i], &price[i]);
     for (int moved = 1; moved;) {
         moved = 0;
         for (int s = 0; s < c->pr->n_stage; s++) moved |= advance(p, s);
@@ -401,7 +413,7 @@ void play_replay(struct play *p, int stage, play_take *take, void *to)
     memset(s->met, 0, sizeof s->met);
     s->read_s = 0;
     for (int i = 0; i < p->c->flow.n_key; i++) p->slot[i] = (struct play_slot){ 0, 0, -2 };
-    for (struct play_cursor k = { 0 }; k.step < pr->n_step[stage]; cursor_next(&k, play_at(p, s, k.step))) {
+    for (struct play_cursor k = { 0 }; k.step < pr->n_step[stage]; cursor_next(&k, price_at(p, stage, k.step))) {
         replay_step(mark, p, stage, &k);
         take(to, mark, pass_at(p, stage, k.step)->n, window_s(p, stage, k.step + 1));
     }

@@ -11,9 +11,6 @@
 struct play_cursor { int32_t step, recv[2], send[2]; };
 
 struct play_stage {
-    const struct step *at; int32_t n_step;  /* its schedule                                                      */
-    int32_t optim;                          /* the step of its OPTIM pass                                        */
-    struct play_channel *in[2], *out[2];    /* where it receives and sends, forward and backward                 */
     struct play_cursor body, post, settle;  /* passes done; RECVs posted; steps that are over with their transfers */
     double state[PASS_DIM];                 /* after the last body                                               */
     double post_host_s;                     /* the host's clock where `post` stands                              */
@@ -29,17 +26,15 @@ struct play_channel { double *send_s, *recv_s, *done_s, *transfer_s; int32_t n_s
 struct play_meeting { double *t0_s, *t1_s; int32_t *posted; int32_t members; };
 /* What an op-by-op clock knows of a buffer's latest instance. */
 struct play_slot { double wrote_s, read_s; int32_t micro; };
-/* What playing needs of a pass. host_s: the host's time for it, NAN: it waits for other streams. */
-struct play_pass { struct pass_wire wire[2]; double host_s; int32_t meets; struct pass_brief brief; };
 
 struct play {
     const struct cost *c; const double *op_s; const struct pass_price *price;
     struct play_stage *stage;
-    struct play_channel *channel[2];        /* by sending stage: direction 0 runs to the next stage, 1 to the one before;
-                                               half 0 of a pass receives and sends in direction 0               */
+    struct play_channel *channel[2];        /* by sending stage: forward, backward                               */
     struct play_meeting meeting[2];         /* WORLD, EMBED                                                      */
     struct play_slot *slot;                 /* by flow key                                                       */
-    struct play_pass *pass;
+    struct pass_brief *brief;               /* per pass                                                          */
+    uint8_t *has_meeting;                   /* per pass                                                          */
 };
 
 /* Plays the whole step. 0 when stages wait for each other for ever (a program that unroll_check refuses). */

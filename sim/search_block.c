@@ -8,18 +8,16 @@ enum memo_kind { MEMO_PRICE, MEMO_WOVEN, MEMO_STATES, MEMO_ONCE, MEMO_SHIFT, MEM
 /* No padding: compared and hashed as bytes. */
 struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order, weave, mtp, dispatcher, cp_comm, fsdp; };
 
-/* A value, NULL: none, under its key, in one cache line. */
-struct entry { struct key key; void *value; };
-/* Open addressing. */
-struct memo { struct entry *entry; int32_t n, room; };
-/* Prices asked for last, by recompute set: neighbouring plans see the same sizes. */
-enum { LASTS = 16 };
+/* Open addressing; values are found by index, and stay where they are. */
+struct memo { struct key *key; void **value; int32_t n, room; };
+/* What was asked for last: neighbouring plans see the same sizes. */
+struct last { struct key key; void *value; };
 
 struct search_blocks {
     const struct search_space *space;
     struct arena *arena;
     struct memo memo[MEMO_COUNT];
-    struct entry price[BLOCK_COUNT][LASTS];
+    struct last price[BLOCK_COUNT];
     struct job job;
     struct arena scratch;               /* of one block, cleared once it is priced */
 };
@@ -28,9 +26,10 @@ struct search_blocks {
 
 static uint64_t key_hash(const struct key *k)
 {
-    uint64_t v[sizeof *k / sizeof(uint64_t)], h = 1469598103934665603u;
+    uint32_t v[sizeof *k / sizeof(uint32_t)];
+    uint64_t h = 1469598103934665603u;
     memcpy(v, k, sizeof v);
-    for (int i = 0; i < LEN(v); i++) h = (h ^ v[i]) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    for (int i = 0; i < LEN(v); i++) h = (h ^ v[i]) * 1099511628211u;
     return h ^ h >> 32;
 }
 
@@ -43,14 +42,15 @@ static int key_same(const struct key *a, const struct key *b)
 static void **memo_at(struct memo *m, const struct key *k)
 {
     uint64_t i = key_hash(k) & (uint64_t)(m->room - 1);
-    while (m->entry[i].value && !key_same(&m->entry[i].key, k)) i = (i + 1) & (uint64_t)(m->room - 1);
-    m->entry[i].key = *k;
-    return &m->entry[i].value;
+    while (m->value[i] && !key_same(&m->key[i], k)) i = (i + 1) & (uint64_t)(m->room - 1);
+    m->key[i] = *k;
+    return &m->value[i];
 }
 
 static void memo_init(struct memo *m, struct arena *a, int32_t room)
 {
-    *m = (struct memo){ .entry = arena_alloc(a, (size_t)room * sizeof *m->entry), .room = room };
+    *m = (struct memo){ .key = arena_alloc(a, (size_t)room * sizeof *m->key),
+                        .value = arena_alloc(a, (size_t)room * sizeof *m->value), .room = room };
 }
 
 static void **memo_find(struct memo *m, struct arena *a, const struct key *k)
@@ -60,7 +60,7 @@ static void **memo_find(struct memo *m, struct arena *a, const struct key *k)
         memo_init(m, a, 2 * old.room);
         m->n = old.n;
         for (int i = 0; i < old.room; i++)
-            if (old.entry[i].value) *memo_at(m, &old.entry[i].key) = old.entry[i].value;
+            if (old.value[i]) *memo_at(m, &old.key[i]) = old.value[i];
     }
     return memo_at(m, k);
 }
@@ -181,10 +181,9 @@ static const struct search_block *block_price(struct search_blocks *b, const str
     key.weave = experts && p->way.weave;                /* which stream exchanges are on */
     key.dispatcher = experts ? p->way.dispatcher : 0;
     key.cp_comm = k == BLOCK_EMBED || (k == BLOCK_LOSS && !mtp) ? 0 : p->way.cp_comm;
-    struct entry *last = &b->price[k][recompute % LASTS];
-    if (last->value && key_same(&last->key, &key)) return last->value;
+    if (b->price[k].value && key_same(&b->price[k].key, &key)) return b->price[k].value;
     void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
-    *last = (struct entry){ key, *at };
+    b->price[k] = (struct last){ key, *at };
     if (*at) return *at;
     struct search_block *v = *at = arena_alloc(b->arena, sizeof *v);
     struct built t;

@@ -1,24 +1,48 @@
 /* See search_bound.h. All sums run over at most BLOCK_COUNT kinds of blocks, so a bound costs a
  * microsecond. */
 #include "sim/search_bound.h"
-#include "sim/search_stage.h"
 #include <math.h>
+#include <string.h>
 
 /* ---- sums over blocks ---- */
 
 struct streams { double s[PASS_DATA]; };
-
-static double later(double a, double b)
-{
-    return a > b ? a : b;
-}
 
 static void add(struct streams *to, const double x_s[PASS_DATA], double times)
 {
     for (int k = 0; k < PASS_DATA; k++) to->s[k] += times * x_s[k];
 }
 
-static void add_runs(struct streams *to, const struct search_view *v, const struct search_runs *r)
+/* How often a stage runs each kind of block: in passes of their own, and in merged ones. */
+struct runs { double alone_f[BLOCK_COUNT], alone_b[BLOCK_COUNT], all[BLOCK_COUNT]; };
+
+/* Slots of the stage's chunks that are passes of their own: all, or those of warm-up and flush. */
+static void alone_slots(double alone_f[], double alone_b[], const struct search_view *v, int stage)
+{
+    const int slots = v->n_micro * v->vpp, warmup = search_view_warmup(v, stage);
+    for (int c = 0; c < v->vpp; c++) alone_f[c] = alone_b[c] = v->weave ? 0 : v->n_micro;
+    for (int k = 0; k < warmup && v->weave; k++) {
+        alone_f[search_view_slot(v, k)]++;
+        alone_b[v->vpp - 1 - search_view_slot(v, slots - 1 - k)]++;
+    }
+}
+
+static struct runs stage_runs(const struct search_view *v, int stage)
+{
+    struct runs r = { { 0 }, { 0 }, { 0 } };
+    double alone_f[LAYOUT_CHUNKS], alone_b[LAYOUT_CHUNKS];
+    alone_slots(alone_f, alone_b, v, stage);
+    for (int c = 0; c < v->vpp; c++)
+        for (int k = 0; k < BLOCK_COUNT; k++) {
+            const double n = v->shape[c * v->pp + stage].n[k];
+            r.alone_f[k] += n * alone_f[c];
+            r.alone_b[k] += n * alone_b[c];
+            r.all[k] += n * v->n_micro;
+        }
+    return r;
+}
+
+static void add_runs(struct streams *to, const struct search_view *v, const struct runs *r)
 {
     for (int k = 0; k < BLOCK_COUNT; k++) {
         const struct search_block *b = v->block[k];
@@ -31,23 +55,73 @@ static void add_runs(struct streams *to, const struct search_view *v, const stru
     }
 }
 
+/* How many times backward parts 4 i to 4 i + 3 (i from 1) meet forward parts that all are MoE layers'; the
+ * forward's first `dense` parts are dense layers. */
+static int insides(const struct search_shape *f, const struct search_shape *b)
+{
+    const int dense = f->n[BLOCK_DENSE], from = dense > 4 ? (dense + 3) / 4 : 1;
+    const int f_end = (dense + 4 * f->n[BLOCK_MOE]) / 4;
+    const int end = b->n[BLOCK_MOE] < f_end ? b->n[BLOCK_MOE] : f_end;
+    return end > from ? end - from : 0;
+}
+
+/* How often two layers are woven inside (by phase), and at the ends of passes. */
+struct meets { double inside[4], ends; };
+
+static void meet(struct meets *m, const struct search_shape *f, const struct search_shape *b, double times)
+{
+    m->inside[f->n[BLOCK_DENSE] % 4] += times * insides(f, b);
+    if (f->n[BLOCK_MOE] && b->n[BLOCK_MOE] && !f->n[BLOCK_DENSE]) m->ends += times;
+}
+
+/* Over the merged slots of a stage; which chunks meet repeats after a round of groups. */
+static struct meets stage_meets(const struct search_view *v, int stage)
+{
+    struct meets m = { { 0 }, 0 };
+    const int slots = v->n_micro * v->vpp, warmup = search_view_warmup(v, stage), merged = slots - warmup;
+    const int period = v->vpp == 1 ? 1 : v->n_micro % v->group ? slots : v->group * v->vpp;
+    for (int i = 0; i < period && i < merged; i++) {
+        const int f = search_view_slot(v, warmup + i), b = v->vpp - 1 - search_view_slot(v, i);
+        meet(&m, &v->shape[f * v->pp + stage], &v->shape[b * v->pp + stage], (merged - 1 - i) / period + 1);
+    }
+    return m;
+}
+
 /* What merged passes take longer than the sum of durations. Without dense layers the first parts of both
  * halves and the last one of backward make one layer more. */
-static void add_meets(struct streams *to, const struct search_view *v, const struct search_meets *m)
+static void add_meets(struct streams *to, const struct search_view *v, int stage)
 {
+    const struct meets m = stage_meets(v, stage);
     const struct search_block *moe = v->block[BLOCK_MOE];
     for (int phase = 0; phase < 4; phase++) {
-        if (m->inside[phase] + (phase ? 0 : m->ends) <= 0) continue;
+        if (m.inside[phase] + (phase ? 0 : m.ends) <= 0) continue;
         const struct search_woven *w = search_block_woven(v->blocks, v->point, v->recompute, phase);
         for (int k = 0; k < PASS_DATA; k++) {
             const double busy_s = moe->fwd.busy_s[k] + moe->bwd.busy_s[k];
-            to->s[k] += m->inside[phase] * later(0, w->inside_s[k] - busy_s);
-            if (!phase) to->s[k] += m->ends * later(0, w->ends_s[k] - busy_s);
+            to->s[k] += m.inside[phase] * fmax(0, w->inside_s[k] - busy_s);
+            if (!phase) to->s[k] += m.ends * fmax(0, w->ends_s[k] - busy_s);
         }
     }
 }
 
+/* `before` (NULL: none) has what the stage before had: most stages of a plan hold the same blocks. */
+struct stage_sum { struct runs runs; struct streams streams; };
+
+static struct stage_sum stage_slots(const struct search_view *v, int stage, const struct stage_sum *before)
+{
+    struct stage_sum sum = { .runs = stage_runs(v, stage) };
+    if (before && !v->weave && !memcmp(&before->runs, &sum.runs, sizeof sum.runs)) return *before;
+    add_runs(&sum.streams, v, &sum.runs);
+    if (v->weave) add_meets(&sum.streams, v, stage);
+    return sum;
+}
+
 /* ---- the way through chunks ---- */
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
 
 static double most_of(const double x_s[PASS_DATA])
 {
@@ -74,14 +148,20 @@ static double backward_s(const struct search_view *v, int chunk)
     return chunk ? sum : sum + fmax(0, v->block[BLOCK_EMBED]->bwd.in_s[STREAM_COMPUTE]);
 }
 
-/* What a path takes longer at its ends, in a stage's first chunk, than the diagonals say; -INFINITY: it cannot turn there. */
-static void ends_of(struct streams *enter, struct streams *leave, const struct search_view *v, int stage)
+/* What a path takes longer at its ends than the diagonals say; -INFINITY: it cannot turn there. */
+static double enter_s(const struct search_view *v, int stage, int k)
 {
-    const struct search_block *first = search_view_first(v, stage);
-    for (int k = 0; k < PASS_DATA; k++) enter->s[k] = first->fwd.in_s[k] - first->fwd.diag_s[k];
-    for (int k = 0; k < PASS_DATA; k++) leave->s[k] = first->bwd.out_s[k] - first->bwd.diag_s[k];
-    for (int i = 0; i < BLOCK_COUNT && v->split; i++)
-        if (v->shape[stage].n[i]) add(leave, v->block[i]->weight->diag_s, -v->shape[stage].n[i]);
+    const struct search_half *h = &search_view_first(v, stage)->fwd;
+    return h->in_s[k] - h->diag_s[k];
+}
+
+static double leave_s(const struct search_view *v, int stage, int k)
+{
+    const struct search_half *h = &search_view_first(v, stage)->bwd;
+    double weight_s = 0;
+    for (int i = 0; i < BLOCK_COUNT; i++)
+        if (v->shape[stage].n[i]) weight_s += v->shape[stage].n[i] * v->block[i]->weight->diag_s[k];
+    return h->out_s[k] - h->diag_s[k] - weight_s;
 }
 
 /* ---- time ---- */
@@ -90,25 +170,20 @@ static void ends_of(struct streams *enter, struct streams *leave, const struct s
  * through any stage and back to the first one's compute stream; any_s: the longest path. */
 struct paths { double compute_s[LAYOUT_CHUNKS], slots_s[LAYOUT_CHUNKS], first_s, any_s; };
 
-static void paths_of(struct paths *to, struct search_views *all, const struct search_view *v)
+static void paths_of(struct paths *to, const struct search_view *v)
 {
-    const struct search_stage *stage = search_stage_all(all, v);
-    struct streams slots = { { 0 } }, enter, leave;
     double arrive_s = 0, back_s = 0;
+    struct stage_sum sum;
     to->first_s = to->any_s = 0;
     for (int s = 0; s < v->pp; s++) {
-        if (!stage[s].same) {
-            slots = (struct streams){ { 0 } };
-            add_runs(&slots, v, &stage[s].runs);
-            if (v->weave) add_meets(&slots, v, &stage[s].meets);
-        }
-        if (!stage[s].same_first) ends_of(&enter, &leave, v, s);
-        to->slots_s[s] = to->compute_s[s] = slots.s[STREAM_COMPUTE];
-        if (s) to->compute_s[s] += later(0, arrive_s + enter.s[STREAM_COMPUTE]);
-        else to->first_s = slots.s[STREAM_COMPUTE];
+        sum = stage_slots(v, s, s ? &sum : NULL);
+        const struct streams slots = sum.streams;
+        to->slots_s[s] = slots.s[STREAM_COMPUTE];
         for (int k = 0; k < PASS_DATA; k++) {
-            const double end_s = (s ? later(0, arrive_s + enter.s[k]) : 0) + slots.s[k];
-            if (s) to->first_s = later(to->first_s, end_s + leave.s[k] + back_s);
+            const double start_s = s ? later(0, arrive_s + enter_s(v, s, k)) : 0, end_s = start_s + slots.s[k];
+            const double first_s = s ? end_s + leave_s(v, s, k) + back_s : k == STREAM_COMPUTE ? end_s : 0;
+            if (k == STREAM_COMPUTE) to->compute_s[s] = end_s;
+            to->first_s = later(to->first_s, first_s);
             to->any_s = later(to->any_s, end_s);
         }
         arrive_s += forward_s(v, s);
@@ -170,7 +245,7 @@ double search_bound_slots_s(struct search_views *all, const struct search_point 
 {
     const struct search_view v = search_view_priced(all, p, recompute);
     struct paths t;
-    paths_of(&t, all, &v);
+    paths_of(&t, &v);
     return t.any_s;
 }
 
@@ -281,7 +356,7 @@ double search_bound_step_s(struct search_views *all, const struct search_point *
     struct paths t;
     const double between_s = all->space->job->stack.step_s;
     double ready_s = 0, update_s = 0, world_s = 0;
-    paths_of(&t, all, &v);
+    paths_of(&t, &v);
     for (int s = 0; s < v.pp; s++) {
         const struct search_once once = stage_once(&v, s);
         const double early_s = gathered_s(&v, s, once.early_s, t.slots_s[s]);

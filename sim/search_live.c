@@ -1,6 +1,5 @@
 /* See search_live.h. */
 #include "sim/search_live.h"
-#include "sim/search_stage.h"
 #include <math.h>
 
 struct pair { double net_B, peak_B; };
@@ -97,25 +96,17 @@ static double stage_peak_B(const struct search_view *v, int stage)
 
 /* ---- what is kept for ever ---- */
 
-/* Of the worst stage; `stage_B` gets them all, unless it is NULL. */
-static double states_B(struct search_views *all, const struct search_view *v, double *stage_B)
+static double stage_states_B(const struct search_view *v, int stage)
 {
-    const struct search_stage *stage = search_stage_all(all, v);
-    double block_B[BLOCK_COUNT] = { 0 }, sum = 0, most = 0;
-    uint8_t known[BLOCK_COUNT] = { 0 };
-    for (int s = 0; s < v->pp; s++) {
-        for (int k = 0; k < BLOCK_COUNT && !stage[s].same; k++) {
-            if (!stage[s].n[k] || known[k]) continue;
-            const struct search_states *x = search_block_states(v->blocks, v->point, (enum block)k);
-            block_B[k] = x->own_B + x->dense_B / (v->g->cp * v->g->dp) + x->expert_B / v->g->edp;
-            known[k] = 1;
-        }
-        if (!stage[s].same) sum = 0;
-        for (int k = 0; k < BLOCK_COUNT && !stage[s].same; k++) sum += stage[s].n[k] * block_B[k];
-        if (stage_B) stage_B[s] = sum;
-        most = fmax(most, sum);
+    double sum = 0;
+    for (int k = 0; k < BLOCK_COUNT; k++) {
+        int n = 0;
+        for (int c = 0; c < v->vpp; c++) n += v->shape[c * v->pp + stage].n[k];
+        if (!n) continue;
+        const struct search_states *s = search_block_states(v->blocks, v->point, (enum block)k);
+        sum += n * (s->own_B + s->dense_B / (v->g->cp * v->g->dp) + s->expert_B / v->g->edp);
     }
-    return most;
+    return sum;
 }
 
 /* Of all blocks together: no less than of one. */
@@ -131,14 +122,16 @@ static double stage_cache_B(const struct search_view *v, int stage)
 double search_live_states_B(struct search_views *all, const struct search_point *p)
 {
     const struct search_view v = search_view_of(all, p);
-    return states_B(all, &v, NULL);
+    double most = 0;
+    for (int s = 0; s < v.pp; s++) most = fmax(most, stage_states_B(&v, s));
+    return most;
 }
 
 double search_live_B(struct search_views *all, const struct search_point *p, int recompute)
 {
     const struct search_view v = search_view_priced(all, p, recompute);
-    double most = 0, stage_B[LAYOUT_CHUNKS];
-    states_B(all, &v, stage_B);
-    for (int s = 0; s < v.pp; s++) most = fmax(most, stage_B[s] + stage_cache_B(&v, s) + stage_peak_B(&v, s));
+    double most = 0;
+    for (int s = 0; s < v.pp; s++)
+        most = fmax(most, stage_states_B(&v, s) + stage_cache_B(&v, s) + stage_peak_B(&v, s));
     return most;
 }

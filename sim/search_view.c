@@ -62,16 +62,11 @@ struct search_view search_view_priced(struct search_views *all, const struct sea
     return v;
 }
 
-enum block search_view_first_kind(const struct search_view *v, int chunk)
+const struct search_block *search_view_first(const struct search_view *v, int chunk)
 {
     int k = 0;
     while (!v->shape[chunk].n[k]) k++;
-    return (enum block)k;
-}
-
-const struct search_block *search_view_first(const struct search_view *v, int chunk)
-{
-    return v->block[search_view_first_kind(v, chunk)];
+    return v->block[k];
 }
 
 int search_view_warmup(const struct search_view *v, int stage)

@@ -11,7 +11,6 @@ struct search_views {
     const struct search_space *space;
     struct search_blocks *blocks;
     struct search_shape *shape[LAYOUT_CHUNKS + 1];  /* by number of chunks; NULL: not yet asked for */
-    struct search_stages *stages;                   /* of the plan looked at last (search_stage.h); NULL: none yet */
     int32_t reads;                                  /* bits of enum dispatcher: the host waits for row counts */
     struct arena *arena;
 };
@@ -31,7 +30,6 @@ void search_view_init(struct search_views *all, struct arena *a, const struct se
 struct search_view search_view_of(struct search_views *all, const struct search_point *p);
 struct search_view search_view_priced(struct search_views *all, const struct search_point *p, int recompute);
 /* The first block of a chunk: the last one that its backward runs. */
-enum block search_view_first_kind(const struct search_view *v, int chunk);
 const struct search_block *search_view_first(const struct search_view *v, int chunk);
 /* Forward slots of a stage before its first backward. */
 int search_view_warmup(const struct search_view *v, int stage);
