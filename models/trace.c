@@ -15,7 +15,10 @@ enum { HEAD_B = 8 + 8 + 16 + 64 + 48 + 4 + 4 + 8 + 8 };
 
 int64_t trace_ns(double seconds)
 {
-    return llround(seconds * 1e9);
+    const double ns = seconds * 1e9;
+    if (!(ns >= 0 && ns < 1e15)) return llround(ns);
+    const int64_t whole = (int64_t)ns;      /* as llround, which is a call: a trace has a million of them */
+    return whole + (ns - (double)whole >= 0.5);
 }
 
 static int trace_compare(const void *x, const void *y)
@@ -27,9 +30,24 @@ static int trace_compare(const void *x, const void *y)
     return (a->op > b->op) - (a->op < b->op);
 }
 
+static int same_step(const struct span *a, const struct span *b)
+{
+    return a->iter == b->iter && a->rank == b->rank && a->step == b->step;
+}
+
+/* Whoever makes a trace makes it step by step: then only ops of one step are out of order, and of few steps. */
 void trace_sort(struct trace *t)
 {
-    if (t->n > 1) qsort(t->span, (size_t)t->n, sizeof *t->span, trace_compare);
+    for (int64_t from = 0, end; from < t->n; from = end) {
+        int in_order = 1;
+        for (end = from + 1; end < t->n && same_step(&t->span[from], &t->span[end]); end++)
+            in_order &= t->span[end - 1].op <= t->span[end].op;
+        if (from && trace_compare(&t->span[from - 1], &t->span[from]) > 0) {
+            qsort(t->span, (size_t)t->n, sizeof *t->span, trace_compare);
+            return;
+        }
+        if (!in_order) qsort(&t->span[from], (size_t)(end - from), sizeof *t->span, trace_compare);
+    }
 }
 
 const struct span *trace_find(const struct trace *t, int iter, int rank, int step, int op)

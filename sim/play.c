@@ -25,9 +25,9 @@ static const struct pass *pass_at(const struct play *p, int stage, int step)
     return &p->c->pr->pass[p->c->pr->step[stage][step].pass];
 }
 
-static const struct pass_price *price_at(const struct play *p, int stage, int step)
+static const struct play_pass *brief_at(const struct play *p, int stage, int step)
 {
-    return &p->price[p->c->pr->step[stage][step].pass];
+    return &p->pass[p->stage[stage].row[step].pass];
 }
 
 /* Direction 0 runs to the next stage, 1 to the one before; half 0 receives and sends in direction 0. */
@@ -49,26 +49,39 @@ static double window_s(const struct play *p, int stage, int step)
     return k >= 0 ? p->stage[stage].upto_s[k] : 0;
 }
 
-static void cursor_next(struct play_cursor *k, const struct pass_price *price)
+static void cursor_next(struct play_cursor *k, const struct play_pass *pass)
 {
-    for (int h = 0; h < 2; h++) k->recv[h] += price->wire[h].recv, k->send[h] += price->wire[h].send;
+    for (int h = 0; h < 2; h++) k->recv[h] += pass->wire[h].recv, k->send[h] += pass->wire[h].send;
     k->step++;
 }
 
 /* A transfer takes what the slower of its two ends says, as for any ops that meet. */
 static void channel_send(struct play_channel *x, double t0_s, double price_s)
 {
-    x->transfer_s[x->n_send] = later(x->transfer_s[x->n_send], price_s);
-    x->send_s[x->n_send++] = t0_s;
+    struct play_transfer *t = &x->at[x->n_send++];
+    t->price_s = later(t->price_s, price_s);
+    t->send_s = t0_s;
+}
+
+static void channel_receive(struct play_channel *x, double t0_s, double price_s)
+{
+    struct play_transfer *t = &x->at[x->n_recv++];
+    t->price_s = later(t->price_s, price_s);
+    t->recv_s = t0_s;
 }
 
 static void channel_meet(struct play_channel *x)
 {
     for (; x->n_done < x->n_send && x->n_done < x->n_recv; x->n_done++) {
-        const double before_s = x->n_done ? x->done_s[x->n_done - 1] : 0;
-        x->done_s[x->n_done] =
-            later(later(x->send_s[x->n_done], x->recv_s[x->n_done]), before_s) + x->transfer_s[x->n_done];
+        struct play_transfer *t = &x->at[x->n_done];
+        const double before_s = x->n_done ? t[-1].done_s : 0;
+        t->done_s = later(later(t->send_s, t->recv_s), before_s) + t->price_s;
     }
+}
+
+static double transfer_t0_s(const struct play_transfer *t)
+{
+    return t->done_s - t->price_s;
 }
 
 /* ---- one op at a time ---- */
@@ -139,13 +152,12 @@ static int mark_op(struct play *p, int stage, struct play_cursor *k, int op, str
     m->t0_s = m->meet_s = later(m->ready_s, issued_s);
     m->t1_s = m->t0_s + p->op_s[op];
     if (o->kind == OP_RECV) {
-        const struct play_channel *x = channel_in(p, stage, half);
-        m->t1_s = x->done_s[k->recv[half]];
-        m->meet_s = m->t1_s - x->transfer_s[k->recv[half]];
+        const struct play_transfer *t = &s->in[half]->at[k->recv[half]];
+        m->t1_s = t->done_s;
+        m->meet_s = transfer_t0_s(t);
     } else if (o->kind == OP_SEND) {
-        const struct play_channel *x = channel_out(p, stage, half);
-        const int n = k->send[half];
-        if (n < x->n_done) m->t1_s = x->done_s[n], m->meet_s = m->t1_s - x->transfer_s[n];
+        const struct play_transfer *t = &s->out[half]->at[k->send[half]];
+        if (k->send[half] < s->out[half]->n_done) m->t1_s = t->done_s, m->meet_s = transfer_t0_s(t);
     } else if (meet >= 0) {
         if (!meeting_post(p, s, meet, m->t0_s, p->op_s[op])) return 0;
         m->meet_s = p->meeting[meet].t0_s[s->met[meet] - 1];
@@ -162,7 +174,7 @@ static void take_op(struct play *p, int stage, const struct play_cursor *k, cons
     const struct op *o = &p->c->pr->op[m->op];
     const int half = o->half == HALF_BWD;
     if (o->kind == OP_SEND) {
-        struct play_channel *x = channel_out(p, stage, half);
+        struct play_channel *x = p->stage[stage].out[half];
         if (x->n_send == k->send[half]) channel_send(x, m->t0_s, p->op_s[m->op]);
     } else note_uses(p, m->op, m->t1_s);
     p->stage[stage].state[o->stream] = m->t1_s;
@@ -177,31 +189,27 @@ static int settle(struct play *p, int stage)
     const int from = s->settle.step;
     while (s->settle.step < s->body.step) {
         const int k = s->settle.step;
-        const struct pass_price *price = price_at(p, stage, k);
+        const struct play_pass *pass = brief_at(p, stage, k);
         double t = later(s->body_s[k], k ? s->upto_s[k - 1] : 0);
         for (int h = 0; h < 2; h++) {
-            const struct play_channel *in = channel_in(p, stage, h), *out = channel_out(p, stage, h);
-            if (price->wire[h].recv) t = later(t, in->done_s[s->settle.recv[h]]);   /* met: the pass has run */
-            if (!price->wire[h].send) continue;
-            if (s->settle.send[h] >= out->n_done) return s->settle.step > from;
-            t = later(t, out->done_s[s->settle.send[h]]);
+            if (pass->wire[h].recv) t = later(t, s->in[h]->at[s->settle.recv[h]].done_s);   /* met: it has run */
+            if (!pass->wire[h].send) continue;
+            if (s->settle.send[h] >= s->out[h]->n_done) return s->settle.step > from;
+            t = later(t, s->out[h]->at[s->settle.send[h]].done_s);
         }
         s->upto_s[k] = t;
-        cursor_next(&s->settle, price);
+        cursor_next(&s->settle, pass);
     }
     return s->settle.step > from;
 }
 
-/* What the host needs for the next step's RECVs: its clock there, which a pass whose ops the host waits for
- * tells only at its end. */
-static void post_next(struct play_stage *s, const struct pass_price *price)
+/* Whether the host's clock after a pass is known before it has run: none of its ops holds the host up. */
+static double host_moves_s(const struct pass_price *price)
 {
     const double *host = price->m[PASS_HOST];
-    double others = -INFINITY;
     for (int i = 0; i < PASS_DIM; i++)
-        if (i != PASS_HOST) others = later(others, host[i]);
-    s->post_host_s = others == -INFINITY ? s->post_host_s + host[PASS_HOST] : NAN;
-    cursor_next(&s->post, price);
+        if (i != PASS_HOST && host[i] != -INFINITY) return NAN;
+    return host[PASS_HOST];
 }
 
 static int post(struct play *p, int stage)
@@ -211,16 +219,15 @@ static int post(struct play *p, int stage)
     while (s->post.step < n && s->post.step - 1 - p->c->pr->lead < s->settle.step) {
         if (isnan(s->post_host_s) && s->body.step == s->post.step && s->op == 0) s->post_host_s = s->state[PASS_HOST];
         if (isnan(s->post_host_s)) break;
-        const struct pass_price *price = price_at(p, stage, s->post.step);
+        const struct play_pass *pass = brief_at(p, stage, s->post.step);
         for (int h = 0; h < 2; h++) {
-            struct play_channel *x = channel_in(p, stage, h);
-            if (!price->wire[h].recv) continue;
-            x->transfer_s[x->n_recv] = later(x->transfer_s[x->n_recv], price->wire[h].recv_s);
-            x->recv_s[x->n_recv++] =
-                later(window_s(p, stage, s->post.step), s->post_host_s + price->wire[h].recv_issue_s);
-            channel_meet(x);
+            if (!pass->wire[h].recv) continue;
+            const double issued_s = s->post_host_s + pass->wire[h].recv_issue_s;
+            channel_receive(s->in[h], later(window_s(p, stage, s->post.step), issued_s), pass->wire[h].recv_s);
+            channel_meet(s->in[h]);
         }
-        post_next(s, price);
+        s->post_host_s += pass->host_s;     /* NAN: it is told at the end of the pass */
+        cursor_next(&s->post, pass);
     }
     return s->post.step > from;
 }
@@ -228,31 +235,30 @@ static int post(struct play *p, int stage)
 static int received(const struct play *p, int stage)
 {
     const struct play_stage *s = &p->stage[stage];
-    const struct pass_price *price = price_at(p, stage, s->body.step);
+    const struct play_pass *pass = brief_at(p, stage, s->body.step);
     for (int h = 0; h < 2; h++)
-        if (price->wire[h].recv && s->body.recv[h] >= channel_in(p, stage, h)->n_done) return 0;
+        if (pass->wire[h].recv && s->body.recv[h] >= s->in[h]->n_done) return 0;
     return 1;
 }
 
 /* Only within `lead` steps of a pass that reads what others of its stage wrote are ops played one by one. */
-static int by_ops(const struct play *p, int stage, int step)
-{
-    const int lead = p->c->pr->lead, n = p->c->pr->n_step[stage];
-    for (int k = step; k <= step + lead && k < n; k++)
-        if (pass_at(p, stage, k)->kind == PASS_OPTIM) return 1;
-    return p->has_meeting[p->c->pr->step[stage][step].pass];
-}
-
-static void body_end(struct play *p, int stage)
+static int by_ops(const struct play *p, int stage)
 {
     struct play_stage *s = &p->stage[stage];
-    double t = 0;
-    for (int i = 0; i < STREAM_COUNT; i++)
-        if (i < STREAM_SEND_F || i > STREAM_RECV_B) t = later(t, s->state[i]);
-    s->body_s[s->body.step] = t;
+    const int n = p->c->pr->n_step[stage];
+    if (s->slow < s->body.step) s->slow = s->body.step;
+    while (s->slow < n && pass_at(p, stage, s->slow)->kind != PASS_OPTIM) s->slow++;
+    return (s->slow < n && s->slow - s->body.step <= p->c->pr->lead) || brief_at(p, stage, s->body.step)->meets;
+}
+
+/* body_s: when the streams that it moved are done; the others were before. */
+static void body_end(struct play *p, int stage, double body_s)
+{
+    struct play_stage *s = &p->stage[stage];
+    s->body_s[s->body.step] = body_s;
     s->op = 0;
-    cursor_next(&s->body, price_at(p, stage, s->body.step));
-    for (int h = 0; h < 2; h++) channel_meet(channel_out(p, stage, h));
+    cursor_next(&s->body, brief_at(p, stage, s->body.step));
+    for (int h = 0; h < 2; h++) channel_meet(s->out[h]);
 }
 
 static int body_by_ops(struct play *p, int stage)
@@ -267,24 +273,33 @@ static int body_by_ops(struct play *p, int stage)
         if (!mark_op(p, stage, &s->body, op, &m)) return 0;
         take_op(p, stage, &s->body, &m);
     }
-    body_end(p, stage);
+    double t = 0;
+    for (int i = 0; i < STREAM_COUNT; i++)
+        if (i < STREAM_SEND_F || i > STREAM_RECV_B) t = later(t, s->state[i]);
+    body_end(p, stage, t);
     return 1;
 }
 
+/* Only streams that the pass asks for need hear when the window opened: it never opens earlier. Rows of a brief are
+ * none of the streams that send and receive. */
 static void body_by_product(struct play *p, int stage)
 {
     struct play_stage *s = &p->stage[stage];
-    const struct pass_price *price = price_at(p, stage, s->body.step);
+    const struct play_pass *pass = brief_at(p, stage, s->body.step);
+    const struct pass_brief *brief = &p->brief[pass->brief];
     const double open_s = window_s(p, stage, s->body.step);
-    for (int i = 0; i < STREAM_COUNT; i++) s->state[i] = later(s->state[i], open_s);
+    double done_s = 0;
+    for (int k = 0; k < brief->n_col && brief->col[k] < STREAM_COUNT; k++)
+        s->state[brief->col[k]] = later(s->state[brief->col[k]], open_s);
     for (int h = 0; h < 2; h++)
-        s->state[PASS_DATA + h] = price->wire[h].recv ? channel_in(p, stage, h)->done_s[s->body.recv[h]] : 0;
-    pass_brief_apply(s->state, &p->brief[p->c->pr->step[stage][s->body.step].pass]);
-    for (int h = 0; h < 2; h++) {
-        struct play_channel *x = channel_out(p, stage, h);
-        if (price->wire[h].send) channel_send(x, later(open_s, s->state[PASS_DATA + h]), price->wire[h].send_s);
-    }
-    body_end(p, stage);
+        s->state[PASS_DATA + h] = pass->wire[h].recv ? s->in[h]->at[s->body.recv[h]].done_s : 0;
+    pass_brief_apply(s->state, brief);
+    for (int h = 0; h < 2; h++)
+        if (pass->wire[h].send)
+            channel_send(s->out[h], later(open_s, s->state[PASS_DATA + h]), pass->wire[h].send_s);
+    for (int i = 0; i < brief->n_row && brief->row[i] < STREAM_COUNT; i++)
+        done_s = later(done_s, s->state[brief->row[i]]);
+    body_end(p, stage, done_s);
 }
 
 /* As far as this stage gets. */
@@ -296,7 +311,7 @@ static int advance(struct play *p, int stage)
         const int settled = settle(p, stage), posted = post(p, stage);
         moved |= settled | posted;
         if (s->body.step >= s->post.step || !received(p, stage)) return moved;
-        if (!by_ops(p, stage, s->body.step)) body_by_product(p, stage);
+        if (!by_ops(p, stage)) body_by_product(p, stage);
         else if (!body_by_ops(p, stage)) return moved;
         moved = 1;
     }
@@ -311,21 +326,41 @@ static int most_steps(const struct program *pr)
     return n;
 }
 
+enum { SHARED = 16 };                   /* matrices that are looked through for an equal one */
+
+/* Pass by pass its matrix, an equal one of another pass where there is one: most stages hold the same layers. */
+static void play_passes(struct play *p, struct arena *a)
+{
+    const int n = p->c->pr->n_pass;
+    int first[SHARED], distinct = 0;        /* pass that has the i-th of the latest */
+    p->brief = arena_alloc(a, (size_t)n * sizeof *p->brief);
+    p->pass = arena_alloc(a, (size_t)n * sizeof *p->pass);
+    for (int i = 0; i < n; i++) {
+        const struct pass_price *price = &p->price[i];
+        int k = distinct > SHARED ? distinct - SHARED : 0;
+        while (k < distinct && memcmp(p->price[first[k % SHARED]].m, price->m, sizeof price->m)) k++;
+        memcpy(p->pass[i].wire, price->wire, sizeof price->wire);
+        p->pass[i].brief = k;
+        p->pass[i].host_s = k < distinct ? p->pass[first[k % SHARED]].host_s : host_moves_s(price);
+        if (k < distinct) continue;
+        first[distinct % SHARED] = i;
+        pass_brief_of(&p->brief[distinct++], price);
+    }
+}
+
 static void play_room(struct play *p, struct arena *a)
 {
     const struct program *pr = p->c->pr;
     p->stage = arena_alloc(a, (size_t)pr->n_stage * sizeof *p->stage);
     for (int h = 0; h < 2; h++) p->channel[h] = arena_alloc(a, (size_t)pr->n_stage * sizeof *p->channel[h]);
     for (int s = 0; s < pr->n_stage; s++) {
-        const size_t n = (size_t)pr->n_step[s] * sizeof(double);
-        p->stage[s].body_s = arena_alloc(a, n);
-        p->stage[s].upto_s = arena_alloc(a, n);
+        struct play_stage *t = &p->stage[s];
+        t->body_s = arena_alloc(a, (size_t)pr->n_step[s] * sizeof *t->body_s);
+        t->upto_s = arena_alloc(a, (size_t)pr->n_step[s] * sizeof *t->upto_s);
+        t->row = pr->step[s];
         for (int h = 0; h < 2; h++) {
-            struct play_channel *x = &p->channel[h][s];
-            x->send_s = arena_alloc(a, n);
-            x->done_s = arena_alloc(a, n);
-            x->transfer_s = arena_alloc(a, (size_t)most_steps(pr) * sizeof(double));
-            channel_in(p, s, h)->recv_s = arena_alloc(a, n);
+            t->in[h] = channel_in(p, s, h), t->out[h] = channel_out(p, s, h);
+            t->out[h]->at = arena_alloc(a, (size_t)most_steps(pr) * sizeof *t->out[h]->at);
         }
     }
     p->slot = arena_alloc(a, (size_t)p->c->flow.n_key * sizeof *p->slot);
@@ -337,11 +372,10 @@ static void play_meetings(struct play *p, struct arena *a)
 {
     const struct program *pr = p->c->pr;
     int32_t (*count)[2] = arena_alloc(a, (size_t)pr->n_pass * sizeof *count);
-    p->has_meeting = arena_alloc(a, (size_t)pr->n_pass);
     for (int i = 0; i < pr->n_pass; i++)
         for (int k = 0; k < pr->pass[i].n; k++) {
             const int meet = meeting_of(&pr->op[pr->order[pr->pass[i].first + k]]);
-            if (meet >= 0) p->has_meeting[i] = 1, count[i][meet]++;
+            if (meet >= 0) p->pass[i].meets = 1, count[i][meet]++;
         }
     for (int w = 0; w < 2; w++) {
         int most = 0;
@@ -361,10 +395,9 @@ int play_run(struct play *p, struct arena *a, const struct cost *c, const double
              const struct pass_price *price)
 {
     *p = (struct play){ .c = c, .op_s = op_s, .price = price };
+    play_passes(p, a);
     play_room(p, a);
     play_meetings(p, a);
-    p->brief = arena_alloc(a, (size_t)c->pr->n_pass * sizeof *p->brief);
-    for (int i = 0; i < c->pr->n_pass; i++) pass_brief_of(&p->brief[i], &price[i]);
     for (int moved = 1; moved;) {
         moved = 0;
         for (int s = 0; s < c->pr->n_stage; s++) moved |= advance(p, s);
@@ -413,7 +446,7 @@ void play_replay(struct play *p, int stage, play_take *take, void *to)
     memset(s->met, 0, sizeof s->met);
     s->read_s = 0;
     for (int i = 0; i < p->c->flow.n_key; i++) p->slot[i] = (struct play_slot){ 0, 0, -2 };
-    for (struct play_cursor k = { 0 }; k.step < pr->n_step[stage]; cursor_next(&k, price_at(p, stage, k.step))) {
+    for (struct play_cursor k = { 0 }; k.step < pr->n_step[stage]; cursor_next(&k, brief_at(p, stage, k.step))) {
         replay_step(mark, p, stage, &k);
         take(to, mark, pass_at(p, stage, k.step)->n, window_s(p, stage, k.step + 1));
     }

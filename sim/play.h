@@ -15,17 +15,24 @@ struct play_stage {
     double state[PASS_DIM];                 /* after the last body                                               */
     double post_host_s;                     /* the host's clock where `post` stands                              */
     double read_s;                          /* op by op: when the host last had what it waited for               */
-    double *body_s, *upto_s;                /* per step: its streams' finish; everything's up to it              */
+    double *body_s, *upto_s;                /* per step: finish of streams that moved; everything's up to it     */
     int32_t op;                             /* of a body played op by op: next in the pass                       */
     int32_t met[2];                         /* WORLD and EMBED collectives so far                                */
     int32_t waits;                          /* its t0 at the next one is posted                                  */
+    int32_t slow;                           /* the first step from here on whose ops are played one by one       */
+    struct play_channel *in[2], *out[2];    /* by half: what it receives and sends by                            */
+    const struct step *row;                 /* its schedule                                                      */
 };
 /* Transfers of one direction from one stage: the n-th SEND meets the n-th RECV, one after the other. */
-struct play_channel { double *send_s, *recv_s, *done_s, *transfer_s; int32_t n_send, n_recv, n_done; };
+struct play_transfer { double send_s, recv_s, done_s, price_s; };
+struct play_channel { struct play_transfer *at; int32_t n_send, n_recv, n_done; };
 /* The n-th collective of a group that spans stages. */
 struct play_meeting { double *t0_s, *t1_s; int32_t *posted; int32_t members; };
 /* What an op-by-op clock knows of a buffer's latest instance. */
 struct play_slot { double wrote_s, read_s; int32_t micro; };
+/* What the cursors ask of a pass, close together: wires; how far it moves the host, NAN where that hangs on more than
+ * the host; its matrix; whether one of its ops meets other stages. */
+struct play_pass { struct pass_wire wire[2]; double host_s; int32_t brief, meets; };
 
 struct play {
     const struct cost *c; const double *op_s; const struct pass_price *price;
@@ -33,8 +40,8 @@ struct play {
     struct play_channel *channel[2];        /* by sending stage: forward, backward                               */
     struct play_meeting meeting[2];         /* WORLD, EMBED                                                      */
     struct play_slot *slot;                 /* by flow key                                                       */
-    struct pass_brief *brief;               /* per pass                                                          */
-    uint8_t *has_meeting;                   /* per pass                                                          */
+    struct pass_brief *brief;               /* passes of like layers share one                                   */
+    struct play_pass *pass;                 /* per pass                                                          */
 };
 
 /* Plays the whole step. 0 when stages wait for each other for ever (a program that unroll_check refuses). */

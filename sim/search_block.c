@@ -1,6 +1,7 @@
 /* Memos over program_build_block: prices, states, and once-a-step work. Each has its own key, the sizes
  * that its values depend on and nothing more; a test holds equal keys to equal values. */
 #include "sim/search_block.h"
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,14 +11,16 @@ struct key { int32_t block, recompute, tp, cp, etp, ep, mbs, pp, order, weave, m
 
 /* Open addressing; values are found by index, and stay where they are. */
 struct memo { struct key *key; void **value; int32_t n, room; };
-/* What was asked for last: neighbouring plans see the same sizes. */
+/* What was asked for last, by recompute set and way as far as these are told apart: neighbouring plans see the same
+ * sizes. */
+enum { LAST_BITS = 9, LAST_SETS = 1 << LAST_BITS };
 struct last { struct key key; void *value; };
 
 struct search_blocks {
     const struct search_space *space;
     struct arena *arena;
     struct memo memo[MEMO_COUNT];
-    struct last price[BLOCK_COUNT];
+    struct last price[BLOCK_COUNT][LAST_SETS], states[BLOCK_COUNT], woven[4][LAST_SETS];
     struct job job;
     struct arena scratch;               /* of one block, cleared once it is priced */
 };
@@ -33,9 +36,21 @@ static uint64_t key_hash(const struct key *k)
     return h ^ h >> 32;
 }
 
+/* All at once: that keys are the same is what is expected. */
 static int key_same(const struct key *a, const struct key *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
+}
+
+static int is_last(const struct last *l, const struct key *k)
+{
+    return l->value && key_same(&l->key, k);
+}
+
+static int last_of(const struct key *k)
+{
+    const int way = ((k->weave * 4 + k->dispatcher) * 3 + k->cp_comm) * 2 + (k->fsdp > 0);
+    return (int)((uint32_t)(256 * way + k->recompute) * 2654435769u >> (32 - LAST_BITS));
 }
 
 /* Where the key's value is, or where it goes. */
@@ -121,13 +136,26 @@ static int comes_ahead(const struct op *o)
     return o->kind == OP_GATHER && o->stream == STREAM_DP;
 }
 
+static const int8_t lane_stream[LANE_COUNT] = { STREAM_COMPUTE, STREAM_TP, STREAM_CP, STREAM_EP, STREAM_DP, PASS_HOST };
+
+/* No op of the run is on a stream that is no lane. */
+static int lanes_hold(const struct pass_price *p)
+{
+    double all_s = 0, lanes_s = 0;
+    for (int k = 0; k < STREAM_COUNT; k++) all_s += p->busy_s[k];
+    for (int k = 0; k < LANE_HOST; k++) lanes_s += p->busy_s[lane_stream[k]];
+    return all_s <= lanes_s * (1 + 1e-9);
+}
+
 static void half_read(struct search_half *h, const struct pass_price *p, int data)
 {
-    for (int k = 0; k < PASS_DATA; k++) {
-        h->diag_s[k] = p->m[k][k];
-        h->in_s[k] = p->m[k][data];
-        h->out_s[k] = p->m[data][k];
-        h->busy_s[k] = k < STREAM_COUNT ? p->busy_s[k] : 0;
+    assert(lanes_hold(p));
+    for (int k = 0; k < LANE_COUNT; k++) {
+        const int at = lane_stream[k];
+        h->diag_s[k] = p->m[at][at];
+        h->in_s[k] = p->m[at][data];
+        h->out_s[k] = p->m[data][at];
+        h->busy_s[k] = k == LANE_HOST ? 0 : p->busy_s[at];
     }
     h->through_s = p->m[data][data];
 }
@@ -160,32 +188,16 @@ static void half_price(struct search_half *h, struct built *t, const struct sear
     if (timed < n) pass_price(&price, &t->cost, t->op_s, kind, order, timed, &edge);
     half_read(h, timed < n ? &price : &all, fwd ? PASS_DATA : PASS_DATA_BWD);
     h->net_B = all.net_B, h->peak_B = all.peak_B;
-    h->diag_s[STREAM_DP] += ahead_s;
-    h->busy_s[STREAM_DP] += ahead_s;
-    h->busy_s[PASS_HOST] = issue_s;
+    h->diag_s[LANE_DP] += ahead_s;
+    h->busy_s[LANE_DP] += ahead_s;
+    h->busy_s[LANE_HOST] = issue_s;
     h->exchange_s = exchange_s;
 }
 
-static const struct search_block *block_price(struct search_blocks *b, const struct search_point *p,
-                                              int recompute, enum block k, int mtp)
+static struct search_block *price_new(struct search_blocks *b, const struct search_point *p, int recompute, enum block k,
+                                      int mtp)
 {
-    struct key key = key_of(b, p, k);
-    if (k == BLOCK_LOSS && !mtp) key.etp = key.ep = 1;
-    key.fsdp = p->way.fsdp;
-    if (key.fsdp) key.pp = b->space->grid[p->grid].pp, key.order = p->order;    /* replicas, and where they are */
-    key.mtp = k == BLOCK_LOSS ? mtp : 0;
-    key.recompute = recompute;
-    key.cp = b->space->grid[p->grid].cp;
-    key.mbs = p->mbs;
-    const int experts = sees_experts(b->space, k) && (k == BLOCK_MOE || mtp);
-    key.weave = experts && p->way.weave;                /* which stream exchanges are on */
-    key.dispatcher = experts ? p->way.dispatcher : 0;
-    key.cp_comm = k == BLOCK_EMBED || (k == BLOCK_LOSS && !mtp) ? 0 : p->way.cp_comm;
-    if (b->price[k].value && key_same(&b->price[k].key, &key)) return b->price[k].value;
-    void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
-    b->price[k] = (struct last){ key, *at };
-    if (*at) return *at;
-    struct search_block *v = *at = arena_alloc(b->arena, sizeof *v);
+    struct search_block *v = arena_alloc(b->arena, sizeof *v);
     struct built t;
     b->memo[MEMO_PRICE].n++;
     built_open(&t, b, p, recompute, k, mtp);
@@ -204,6 +216,29 @@ static const struct search_block *block_price(struct search_blocks *b, const str
     return v;
 }
 
+static const struct search_block *block_price(struct search_blocks *b, const struct search_point *p,
+                                              int recompute, enum block k, int mtp)
+{
+    struct key key = key_of(b, p, k);
+    if (k == BLOCK_LOSS && !mtp) key.etp = key.ep = 1;
+    key.fsdp = p->way.fsdp;
+    if (key.fsdp) key.pp = b->space->grid[p->grid].pp, key.order = p->order;    /* replicas, and where they are */
+    key.mtp = k == BLOCK_LOSS ? mtp : 0;
+    key.recompute = recompute;
+    key.cp = b->space->grid[p->grid].cp;
+    key.mbs = p->mbs;
+    const int experts = sees_experts(b->space, k) && (k == BLOCK_MOE || mtp);
+    key.weave = experts && p->way.weave;                /* which stream exchanges are on */
+    key.dispatcher = experts ? p->way.dispatcher : 0;
+    key.cp_comm = k == BLOCK_EMBED || (k == BLOCK_LOSS && !mtp) ? 0 : p->way.cp_comm;
+    struct last *last = &b->price[k][last_of(&key)];
+    if (is_last(last, &key)) return last->value;
+    void **at = memo_find(&b->memo[MEMO_PRICE], b->arena, &key);
+    if (!*at) *at = price_new(b, p, recompute, k, mtp);
+    *last = (struct last){ key, *at };
+    return *at;
+}
+
 const struct search_block *search_block_price(struct search_blocks *b, const struct search_point *p,
                                               int recompute, enum block k)
 {
@@ -219,7 +254,7 @@ const struct search_block *search_block_head(struct search_blocks *b, const stru
 
 static void shift_add(struct search_shift *v, const struct search_half *h, double times)
 {
-    for (int k = 0; k < PASS_DATA; k++) v->busy_s[k] += times * h->busy_s[k];
+    for (int k = 0; k < LANE_COUNT; k++) v->busy_s[k] += times * h->busy_s[k];
     v->exchange_s += times * h->exchange_s;
 }
 
@@ -304,7 +339,7 @@ static void woven_job(struct job *j, const struct search_blocks *b, const struct
 
 /* The pass takes a part of backward, then one of forward, and so on. Adds the diagonal of its parts `from` ..
  * `to` of both halves, layers' ops only: what else stands there makes it longer. */
-static void woven_add(double sum_s[PASS_DATA], struct built *t, const struct pass *pass, int from, int to)
+static void woven_add(double sum_s[LANE_COUNT], struct built *t, const struct pass *pass, int from, int to)
 {
     static const struct pass_edge none = { { 0, 0 }, { 0, 0 } };
     int32_t *order = arena_alloc(t->arena, (size_t)pass->n * sizeof *order);
@@ -317,7 +352,7 @@ static void woven_add(double sum_s[PASS_DATA], struct built *t, const struct pas
         if (part[half] >= from && part[half] <= to && o->layer >= 0) order[n++] = op;
     }
     pass_price(&price, &t->cost, t->op_s, PASS_FWD_BWD, order, n, &none);
-    for (int k = 0; k < PASS_DATA; k++) sum_s[k] += price.m[k][k];
+    for (int k = 0; k < LANE_COUNT; k++) sum_s[k] += price.m[lane_stream[k]][lane_stream[k]];
 }
 
 const struct search_woven *search_block_woven(struct search_blocks *b, const struct search_point *p,
@@ -329,7 +364,10 @@ const struct search_woven *search_block_woven(struct search_blocks *b, const str
     key.mbs = p->mbs;
     key.dispatcher = p->way.dispatcher, key.cp_comm = p->way.cp_comm;
     key.order = phase;
+    struct last *last = &b->woven[phase][last_of(&key)];
+    if (is_last(last, &key)) return last->value;
     void **at = memo_find(&b->memo[MEMO_WOVEN], b->arena, &key);
+    *last = (struct last){ key, *at };
     if (*at) return *at;
     struct search_woven *v = *at = arena_alloc(b->arena, sizeof *v);
     struct built t = { .arena = &b->scratch };
@@ -401,7 +439,9 @@ const struct search_states *search_block_states(struct search_blocks *b, const s
     const struct search_grid *g = &b->space->grid[p->grid];
     struct key key = key_of(b, p, k);
     key.fsdp = p->way.fsdp ? 1 + (g->dp * g->cp > 1) + 2 * (g->edp > 1) : 0;     /* what can be cut */
+    if (is_last(&b->states[k], &key)) return b->states[k].value;
     void **at = memo_find(&b->memo[MEMO_STATES], b->arena, &key);
+    b->states[k] = (struct last){ key, *at };
     if (*at) return *at;
     struct search_states *v = *at = arena_alloc(b->arena, sizeof *v);
     struct built t;

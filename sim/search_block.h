@@ -9,14 +9,17 @@
 #include "sim/pass.h"
 #include "sim/search_space.h"
 
+/* What the ops of a block's halves run on: a few streams, and the host. */
+enum search_lane { LANE_COMPUTE, LANE_TP, LANE_CP, LANE_EP, LANE_DP, LANE_HOST, LANE_COUNT };
+
 /* One half of a block: of its (max,+) matrix the diagonal, and what leads from its input and to its
  * output. exchange_s: of the compute stream's busy_s, exchanges of experts, which woven passes have on a stream of their
  * own. */
 struct search_half {
-    double diag_s[PASS_DATA];           /* by stream, and the host                                     */
-    double in_s[PASS_DATA], out_s[PASS_DATA];   /* input -> stream, stream -> output; -INFINITY: no path */
+    double diag_s[LANE_COUNT];
+    double in_s[LANE_COUNT], out_s[LANE_COUNT]; /* input -> lane, lane -> output; -INFINITY: no path   */
     double through_s;                   /* input -> output                                             */
-    double busy_s[PASS_DATA];           /* sum of durations; of the host: of issue times               */
+    double busy_s[LANE_COUNT];          /* sum of durations; of the host: of issue times               */
     double net_B, peak_B, exchange_s;
 };
 struct search_block {
@@ -26,10 +29,10 @@ struct search_block {
     double cache_B;                     /* workspaces and caches of a stage that holds this block alone */
 };
 /* What a layer keeps streams busy more, both ways, than under the plain way of the space. */
-struct search_shift { double busy_s[PASS_DATA], exchange_s; };
+struct search_shift { double busy_s[LANE_COUNT], exchange_s; };
 /* A MoE layer's forward woven with another one's backward: diagonals of the segment that repeats inside a
  * merged pass, and of its first and last parts together, one layer's worth too (phase 0 only). */
-struct search_woven { double inside_s[PASS_DATA], ends_s[PASS_DATA]; };
+struct search_woven { double inside_s[LANE_COUNT], ends_s[LANE_COUNT]; };
 /* Bytes kept for ever: of a rank, and before they are shared over dp x cp and over edp. Less than the truth
  * by padding. */
 struct search_states { double own_B, dense_B, expert_B; };

@@ -1,44 +1,53 @@
 /* See search_bound.h. All sums run over at most BLOCK_COUNT kinds of blocks, so a bound costs a
- * microsecond. */
+ * fifth of a microsecond. */
 #include "sim/search_bound.h"
 #include <math.h>
 #include <string.h>
 
 /* ---- sums over blocks ---- */
 
-struct streams { double s[PASS_DATA]; };
+struct streams { double s[LANE_COUNT]; };
 
-static void add(struct streams *to, const double x_s[PASS_DATA], double times)
+static double later(double a, double b)
 {
-    for (int k = 0; k < PASS_DATA; k++) to->s[k] += times * x_s[k];
+    return a > b ? a : b;
+}
+
+static void add(struct streams *to, const double x_s[LANE_COUNT], double times)
+{
+    for (int k = 0; k < LANE_COUNT; k++) to->s[k] += times * x_s[k];
 }
 
 /* How often a stage runs each kind of block: in passes of their own, and in merged ones. */
 struct runs { double alone_f[BLOCK_COUNT], alone_b[BLOCK_COUNT], all[BLOCK_COUNT]; };
+/* How often two layers are woven inside (by phase), and at the ends of passes. */
+struct meets { double inside[4], ends; };
+/* Both of every stage (unless woven, of the first one of a run), as they were counted last: they hang on no sizes of
+ * blocks, and plans that differ in these alone are neighbours. */
+struct search_counts {
+    const struct search_runs *of; int n_micro, group, weave;
+    struct runs runs[LAYOUT_CHUNKS]; struct meets meets[LAYOUT_CHUNKS];
+};
 
-/* Slots of the stage's chunks that are passes of their own: all, or those of warm-up and flush. */
-static void alone_slots(double alone_f[], double alone_b[], const struct search_view *v, int stage)
+/* Of merged schedules slots of warm-up and flush are passes of their own, of others all. */
+static struct runs stage_runs(const struct search_view *v, int stage, const struct search_run *run)
 {
     const int slots = v->n_micro * v->vpp, warmup = search_view_warmup(v, stage);
-    for (int c = 0; c < v->vpp; c++) alone_f[c] = alone_b[c] = v->weave ? 0 : v->n_micro;
-    for (int k = 0; k < warmup && v->weave; k++) {
-        alone_f[search_view_slot(v, k)]++;
-        alone_b[v->vpp - 1 - search_view_slot(v, slots - 1 - k)]++;
-    }
-}
-
-static struct runs stage_runs(const struct search_view *v, int stage)
-{
     struct runs r = { { 0 }, { 0 }, { 0 } };
-    double alone_f[LAYOUT_CHUNKS], alone_b[LAYOUT_CHUNKS];
-    alone_slots(alone_f, alone_b, v, stage);
-    for (int c = 0; c < v->vpp; c++)
-        for (int k = 0; k < BLOCK_COUNT; k++) {
-            const double n = v->shape[c * v->pp + stage].n[k];
-            r.alone_f[k] += n * alone_f[c];
-            r.alone_b[k] += n * alone_b[c];
-            r.all[k] += n * v->n_micro;
-        }
+    for (int k = 0; k < BLOCK_COUNT; k++) {
+        r.all[k] = (double)run->all[k] * v->n_micro;
+        if (!v->weave) r.alone_f[k] = r.alone_b[k] = r.all[k];
+    }
+    if (!v->weave) return r;
+    int first[LAYOUT_CHUNKS], but_last[LAYOUT_CHUNKS], alone_f[BLOCK_COUNT] = { 0 }, alone_b[BLOCK_COUNT] = { 0 };
+    search_view_slots_of(first, v, warmup);
+    search_view_slots_of(but_last, v, slots - warmup);
+    for (int c = 0; c < v->vpp; c++) {
+        const struct search_shape *s = &v->shape[c * v->pp + stage];
+        const int last = v->n_micro - but_last[v->vpp - 1 - c];
+        for (int k = 0; k < BLOCK_COUNT; k++) alone_f[k] += s->n[k] * first[c], alone_b[k] += s->n[k] * last;
+    }
+    for (int k = 0; k < BLOCK_COUNT; k++) r.alone_f[k] = alone_f[k], r.alone_b[k] = alone_b[k];
     return r;
 }
 
@@ -65,68 +74,102 @@ static int insides(const struct search_shape *f, const struct search_shape *b)
     return end > from ? end - from : 0;
 }
 
-/* How often two layers are woven inside (by phase), and at the ends of passes. */
-struct meets { double inside[4], ends; };
-
 static void meet(struct meets *m, const struct search_shape *f, const struct search_shape *b, double times)
 {
     m->inside[f->n[BLOCK_DENSE] % 4] += times * insides(f, b);
     if (f->n[BLOCK_MOE] && b->n[BLOCK_MOE] && !f->n[BLOCK_DENSE]) m->ends += times;
 }
 
-/* Over the merged slots of a stage; which chunks meet repeats after a round of groups. */
-static struct meets stage_meets(const struct search_view *v, int stage)
+/* Slot by slot, where the last group is shorter than the others. */
+static struct meets uneven_meets(const struct search_view *v, int stage, int warmup, int merged)
 {
     struct meets m = { { 0 }, 0 };
-    const int slots = v->n_micro * v->vpp, warmup = search_view_warmup(v, stage), merged = slots - warmup;
-    const int period = v->vpp == 1 ? 1 : v->n_micro % v->group ? slots : v->group * v->vpp;
-    for (int i = 0; i < period && i < merged; i++) {
+    for (int i = 0; i < merged; i++) {
         const int f = search_view_slot(v, warmup + i), b = v->vpp - 1 - search_view_slot(v, i);
-        meet(&m, &v->shape[f * v->pp + stage], &v->shape[b * v->pp + stage], (merged - 1 - i) / period + 1);
+        meet(&m, &v->shape[f * v->pp + stage], &v->shape[b * v->pp + stage], 1);
     }
     return m;
 }
 
-/* What merged passes take longer than the sum of durations. Without dense layers the first parts of both
- * halves and the last one of backward make one layer more. */
-static void add_meets(struct streams *to, const struct search_view *v, int stage)
+/* Over the merged slots of a stage; which chunks meet repeats after a round of groups, and changes only where one of
+ * both comes to its next chunk. */
+static struct meets stage_meets(const struct search_view *v, int stage)
 {
-    const struct meets m = stage_meets(v, stage);
+    struct meets m = { { 0 }, 0 };
+    const int slots = v->n_micro * v->vpp, warmup = search_view_warmup(v, stage), merged = slots - warmup;
+    const int alone = v->vpp == 1, group = alone ? 1 : v->group, period = group * v->vpp;
+    if (merged <= 0) return m;
+    if (!alone && v->n_micro % group) return uneven_meets(v, stage, warmup, merged);
+    const int rounds = (merged - 1) / period, more = merged - rounds * period;      /* one round more up to there */
+    int f = warmup / group % v->vpp, f_end = group - warmup % group, b = v->vpp - 1, b_end = group;
+    for (int i = 0, next; i < period; i = next) {
+        next = f_end < b_end ? f_end : b_end;
+        if (i < more && next > more) next = more;
+        if (i >= more && !rounds) break;
+        meet(&m, &v->shape[f * v->pp + stage], &v->shape[b * v->pp + stage],
+             (double)(next - i) * (rounds + (i < more)));
+        if (next == f_end) f_end += group, f = f + 1 < v->vpp ? f + 1 : 0;
+        if (next == b_end) b_end += group, b--;
+    }
+    return m;
+}
+
+/* What a merged pass takes longer than the sum of durations where two layers are woven inside it, by phase, and at its
+ * ends. Without dense layers the first parts of both halves and the last one of backward make one layer more. */
+struct overs { struct streams inside[4], ends; int8_t has[4]; };
+
+static void overs_of(struct overs *o, const struct search_view *v, int phase)
+{
+    const struct search_woven *w = search_block_woven(v->blocks, v->point, v->recompute, phase);
     const struct search_block *moe = v->block[BLOCK_MOE];
+    for (int k = 0; k < LANE_COUNT; k++) {
+        const double busy_s = moe->fwd.busy_s[k] + moe->bwd.busy_s[k];
+        o->inside[phase].s[k] = later(0, w->inside_s[k] - busy_s);
+        if (!phase) o->ends.s[k] = later(0, w->ends_s[k] - busy_s);
+    }
+    o->has[phase] = 1;
+}
+
+static void add_meets(struct streams *to, struct overs *o, const struct search_view *v, const struct meets *m)
+{
     for (int phase = 0; phase < 4; phase++) {
-        if (m.inside[phase] + (phase ? 0 : m.ends) <= 0) continue;
-        const struct search_woven *w = search_block_woven(v->blocks, v->point, v->recompute, phase);
-        for (int k = 0; k < PASS_DATA; k++) {
-            const double busy_s = moe->fwd.busy_s[k] + moe->bwd.busy_s[k];
-            to->s[k] += m.inside[phase] * fmax(0, w->inside_s[k] - busy_s);
-            if (!phase) to->s[k] += m.ends * fmax(0, w->ends_s[k] - busy_s);
-        }
+        if (m->inside[phase] + (phase ? 0 : m->ends) <= 0) continue;
+        if (!o->has[phase]) overs_of(o, v, phase);
+        add(to, o->inside[phase].s, m->inside[phase]);
+        if (!phase) add(to, o->ends.s, m->ends);
     }
 }
 
-/* `before` (NULL: none) has what the stage before had: most stages of a plan hold the same blocks. */
-struct stage_sum { struct runs runs; struct streams streams; };
-
-static struct stage_sum stage_slots(const struct search_view *v, int stage, const struct stage_sum *before)
+static const struct search_counts *counts_of(struct search_views *all, const struct search_view *v)
 {
-    struct stage_sum sum = { .runs = stage_runs(v, stage) };
-    if (before && !v->weave && !memcmp(&before->runs, &sum.runs, sizeof sum.runs)) return *before;
-    add_runs(&sum.streams, v, &sum.runs);
-    if (v->weave) add_meets(&sum.streams, v, stage);
+    if (!all->counts) all->counts = arena_alloc(all->arena, sizeof *all->counts);
+    struct search_counts *n = all->counts;
+    if (n->of == v->runs && n->n_micro == v->n_micro && n->group == v->group && n->weave == v->weave) return n;
+    n->of = v->runs, n->n_micro = v->n_micro, n->group = v->group, n->weave = v->weave;
+    for (int r = 0; r < v->runs->n; r++) {
+        const struct search_run *run = &v->runs->run[r];
+        for (int s = run->first; s < run->first + (v->weave ? run->n : 1); s++) {
+            n->runs[s] = stage_runs(v, s, run);
+            if (v->weave) n->meets[s] = stage_meets(v, s);
+        }
+    }
+    return n;
+}
+
+static struct streams stage_slots(const struct search_view *v, int stage, const struct search_counts *n, struct overs *o)
+{
+    struct streams sum = { { 0 } };
+    add_runs(&sum, v, &n->runs[stage]);
+    if (v->weave) add_meets(&sum, o, v, &n->meets[stage]);
     return sum;
 }
 
 /* ---- the way through chunks ---- */
 
-static double later(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double most_of(const double x_s[PASS_DATA])
+static double most_of(const double x_s[LANE_COUNT])
 {
     double most = 0;
-    for (int k = 0; k < PASS_DATA; k++) most = later(most, x_s[k]);
+    for (int k = 0; k < LANE_COUNT; k++) most = later(most, x_s[k]);
     return most;
 }
 
@@ -145,23 +188,23 @@ static double backward_s(const struct search_view *v, int chunk)
     double sum = 0;
     for (int k = BLOCK_DENSE; k <= BLOCK_MOE; k++)
         if (v->shape[chunk].n[k]) sum += v->shape[chunk].n[k] * v->block[k]->bwd.through_s;
-    return chunk ? sum : sum + fmax(0, v->block[BLOCK_EMBED]->bwd.in_s[STREAM_COMPUTE]);
+    return chunk ? sum : sum + fmax(0, v->block[BLOCK_EMBED]->bwd.in_s[LANE_COMPUTE]);
 }
 
 /* What a path takes longer at its ends than the diagonals say; -INFINITY: it cannot turn there. */
-static double enter_s(const struct search_view *v, int stage, int k)
+static void enter_of(struct streams *to, const struct search_view *v, int stage)
 {
     const struct search_half *h = &search_view_first(v, stage)->fwd;
-    return h->in_s[k] - h->diag_s[k];
+    for (int k = 0; k < LANE_COUNT; k++) to->s[k] = h->in_s[k] - h->diag_s[k];
 }
 
-static double leave_s(const struct search_view *v, int stage, int k)
+static void leave_of(struct streams *to, const struct search_view *v, int stage)
 {
     const struct search_half *h = &search_view_first(v, stage)->bwd;
-    double weight_s = 0;
-    for (int i = 0; i < BLOCK_COUNT; i++)
-        if (v->shape[stage].n[i]) weight_s += v->shape[stage].n[i] * v->block[i]->weight->diag_s[k];
-    return h->out_s[k] - h->diag_s[k] - weight_s;
+    struct streams weight = { { 0 } };
+    for (int i = 0; i < BLOCK_COUNT && v->split; i++)
+        if (v->shape[stage].n[i]) add(&weight, v->block[i]->weight->diag_s, v->shape[stage].n[i]);
+    for (int k = 0; k < LANE_COUNT; k++) to->s[k] = h->out_s[k] - h->diag_s[k] - weight.s[k];
 }
 
 /* ---- time ---- */
@@ -170,24 +213,53 @@ static double leave_s(const struct search_view *v, int stage, int k)
  * through any stage and back to the first one's compute stream; any_s: the longest path. */
 struct paths { double compute_s[LAYOUT_CHUNKS], slots_s[LAYOUT_CHUNKS], first_s, any_s; };
 
-static void paths_of(struct paths *to, const struct search_view *v)
+/* What the stages of a run have in common: the ways in and out, and through the first chunk and back. */
+struct ways { struct streams enter, leave; double forward_s, backward_s; };
+
+/* Paths that turn at a stage of which the slots are `slots`: arrive_s there, and back_s from the one before. */
+static void turn_at(struct paths *to, const struct ways *w, const struct streams *slots, double arrive_s, double back_s)
 {
+    double any_s = to->any_s, first_s = to->first_s;
+    for (int k = 0; k < LANE_COUNT; k++) {
+        const double end_s = later(0, arrive_s + w->enter.s[k]) + slots->s[k];
+        any_s = later(any_s, end_s);
+        first_s = later(first_s, end_s + w->leave.s[k] + back_s);
+    }
+    to->any_s = any_s, to->first_s = first_s;
+}
+
+static void turn_at_first(struct paths *to, const struct streams *slots)
+{
+    to->compute_s[0] = slots->s[LANE_COMPUTE];
+    to->first_s = later(0, slots->s[LANE_COMPUTE]);
+    to->any_s = most_of(slots->s);
+}
+
+/* Of stages alike the last one's paths are the longest, since the way there and back only grows; merged schedules have
+ * as many passes of their own as stages come behind, and no two stages are alike. */
+static void paths_of(struct paths *to, struct search_views *all, const struct search_view *v)
+{
+    const struct search_counts *n = counts_of(all, v);
     double arrive_s = 0, back_s = 0;
-    struct stage_sum sum;
-    to->first_s = to->any_s = 0;
-    for (int s = 0; s < v->pp; s++) {
-        sum = stage_slots(v, s, s ? &sum : NULL);
-        const struct streams slots = sum.streams;
-        to->slots_s[s] = slots.s[STREAM_COMPUTE];
-        for (int k = 0; k < PASS_DATA; k++) {
-            const double start_s = s ? later(0, arrive_s + enter_s(v, s, k)) : 0, end_s = start_s + slots.s[k];
-            const double first_s = s ? end_s + leave_s(v, s, k) + back_s : k == STREAM_COMPUTE ? end_s : 0;
-            if (k == STREAM_COMPUTE) to->compute_s[s] = end_s;
-            to->first_s = later(to->first_s, first_s);
-            to->any_s = later(to->any_s, end_s);
+    struct overs overs;
+    memset(overs.has, 0, sizeof overs.has);
+    for (int r = 0; r < v->runs->n; r++) {
+        const struct search_run *run = &v->runs->run[r];
+        const int last = run->first + run->n - 1;
+        struct ways w;
+        w.forward_s = forward_s(v, run->first);
+        w.backward_s = backward_s(v, run->first);
+        if (last > 0) enter_of(&w.enter, v, run->first), leave_of(&w.leave, v, run->first);
+        struct streams slots = stage_slots(v, run->first, n, &overs);
+        for (int s = run->first; s <= last; s++) {
+            if (v->weave && s > run->first) slots = stage_slots(v, s, n, &overs);
+            to->slots_s[s] = slots.s[LANE_COMPUTE];
+            if (!s) turn_at_first(to, &slots);
+            else to->compute_s[s] = later(0, arrive_s + w.enter.s[LANE_COMPUTE]) + slots.s[LANE_COMPUTE];
+            if (s && (s == last || v->weave)) turn_at(to, &w, &slots, arrive_s, back_s);
+            arrive_s += w.forward_s;
+            back_s += w.backward_s;
         }
-        arrive_s += forward_s(v, s);
-        back_s += backward_s(v, s);
     }
     to->any_s = later(to->any_s, to->first_s);
 }
@@ -206,10 +278,10 @@ static void add_way(struct streams *sum, struct search_views *all, const struct 
     }
     for (int k = BLOCK_DENSE; k <= BLOCK_MOE && p->way.fsdp; k++) {
         const double n = k == BLOCK_MOE ? moe : dense;
-        if (n > 0) sum->s[STREAM_DP] += n * search_block_shift_fsdp(all->blocks, p, recompute, (enum block)k)->busy_s[STREAM_DP];
+        if (n > 0) sum->s[LANE_DP] += n * search_block_shift_fsdp(all->blocks, p, recompute, (enum block)k)->busy_s[LANE_DP];
     }
-    if (p->way.weave) sum->s[STREAM_COMPUTE] -= exchange_s, sum->s[STREAM_EP] += exchange_s;
-    for (int k = 0; k < PASS_DATA; k++) sum->s[k] *= 1 - 1e-9;
+    if (p->way.weave) sum->s[LANE_COMPUTE] -= exchange_s, sum->s[LANE_EP] += exchange_s;
+    for (int k = 0; k < LANE_COUNT; k++) sum->s[k] *= 1 - 1e-9;
 }
 
 /* Some stage is no shorter than the average. An MTP depth is no less than its layers, which are like the last, and a
@@ -245,7 +317,7 @@ double search_bound_slots_s(struct search_views *all, const struct search_point 
 {
     const struct search_view v = search_view_priced(all, p, recompute);
     struct paths t;
-    paths_of(&t, &v);
+    paths_of(&t, all, &v);
     return t.any_s;
 }
 
@@ -289,7 +361,7 @@ static double forward_compute_s(const struct search_view *v, int chunk)
 {
     double sum = 0;
     for (int k = 0; k < BLOCK_COUNT; k++)
-        if (v->shape[chunk].n[k]) sum += v->shape[chunk].n[k] * v->block[k]->fwd.diag_s[STREAM_COMPUTE];
+        if (v->shape[chunk].n[k]) sum += v->shape[chunk].n[k] * v->block[k]->fwd.diag_s[LANE_COMPUTE];
     return sum;
 }
 
@@ -299,7 +371,7 @@ static double backward_compute_s(const struct search_view *v, int chunk)
     for (int k = 0; k < BLOCK_COUNT; k++) {
         const struct search_block *b = v->block[k];
         const double n = v->shape[chunk].n[k];
-        if (n) sum += n * (b->bwd.diag_s[STREAM_COMPUTE] + b->weight->diag_s[STREAM_COMPUTE]);
+        if (n) sum += n * (b->bwd.diag_s[LANE_COMPUTE] + b->weight->diag_s[LANE_COMPUTE]);
     }
     return sum;
 }
@@ -356,7 +428,7 @@ double search_bound_step_s(struct search_views *all, const struct search_point *
     struct paths t;
     const double between_s = all->space->job->stack.step_s;
     double ready_s = 0, update_s = 0, world_s = 0;
-    paths_of(&t, &v);
+    paths_of(&t, all, &v);
     for (int s = 0; s < v.pp; s++) {
         const struct search_once once = stage_once(&v, s);
         const double early_s = gathered_s(&v, s, once.early_s, t.slots_s[s]);

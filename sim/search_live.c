@@ -96,16 +96,24 @@ static double stage_peak_B(const struct search_view *v, int stage)
 
 /* ---- what is kept for ever ---- */
 
-static double stage_states_B(const struct search_view *v, int stage)
+/* Of one block of each kind, on a rank. */
+static void block_states_B(double one_B[BLOCK_COUNT], const struct search_view *v)
+{
+    int has[BLOCK_COUNT] = { 0 };
+    for (int r = 0; r < v->runs->n; r++)
+        for (int k = 0; k < BLOCK_COUNT; k++) has[k] |= v->runs->run[r].all[k];
+    for (int k = 0; k < BLOCK_COUNT; k++) {
+        if (!has[k]) continue;
+        const struct search_states *s = search_block_states(v->blocks, v->point, (enum block)k);
+        one_B[k] = s->own_B + s->dense_B / (v->g->cp * v->g->dp) + s->expert_B / v->g->edp;
+    }
+}
+
+static double run_states_B(const double one_B[BLOCK_COUNT], const struct search_run *r)
 {
     double sum = 0;
-    for (int k = 0; k < BLOCK_COUNT; k++) {
-        int n = 0;
-        for (int c = 0; c < v->vpp; c++) n += v->shape[c * v->pp + stage].n[k];
-        if (!n) continue;
-        const struct search_states *s = search_block_states(v->blocks, v->point, (enum block)k);
-        sum += n * (s->own_B + s->dense_B / (v->g->cp * v->g->dp) + s->expert_B / v->g->edp);
-    }
+    for (int k = 0; k < BLOCK_COUNT; k++)
+        if (r->all[k]) sum += r->all[k] * one_B[k];
     return sum;
 }
 
@@ -122,16 +130,25 @@ static double stage_cache_B(const struct search_view *v, int stage)
 double search_live_states_B(struct search_views *all, const struct search_point *p)
 {
     const struct search_view v = search_view_of(all, p);
-    double most = 0;
-    for (int s = 0; s < v.pp; s++) most = fmax(most, stage_states_B(&v, s));
+    double most = 0, one_B[BLOCK_COUNT];
+    block_states_B(one_B, &v);
+    for (int r = 0; r < v.runs->n; r++) {
+        const double states_B = run_states_B(one_B, &v.runs->run[r]);
+        if (states_B > most) most = states_B;
+    }
     return most;
 }
 
 double search_live_B(struct search_views *all, const struct search_point *p, int recompute)
 {
     const struct search_view v = search_view_priced(all, p, recompute);
-    double most = 0;
-    for (int s = 0; s < v.pp; s++)
-        most = fmax(most, stage_states_B(&v, s) + stage_cache_B(&v, s) + stage_peak_B(&v, s));
+    double most = 0, one_B[BLOCK_COUNT];
+    block_states_B(one_B, &v);
+    for (int r = 0; r < v.runs->n; r++) {
+        const struct search_run *run = &v.runs->run[r];
+        const double states_B = run_states_B(one_B, run), cache_B = stage_cache_B(&v, run->first);
+        for (int s = run->first; s < run->first + run->n; s++)
+            most = fmax(most, states_B + cache_B + stage_peak_B(&v, s));
+    }
     return most;
 }

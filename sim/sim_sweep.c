@@ -6,39 +6,42 @@
 #include <math.h>
 #include <string.h>
 
-/* Items of a stage by stream, and its collectives of WORLD and EMBED by ordinal. */
-struct sweep_stage { int32_t *queue[STREAM_COUNT], n[STREAM_COUNT]; int32_t *meets[2]; };
+/* Items of a stage by stream, linked (-1: no more), and its collectives of WORLD and EMBED by ordinal. */
+struct sweep_stage { int32_t first[STREAM_COUNT], *after; int32_t *meets[2]; };
+
+/* What the walk asks of an op, close together. */
+struct sweep_op {
+    double price_s, issue_s, wake_s;            /* the price at even rows                                          */
+    uint8_t kind, stream, group, p2p, spans, collective, host_reads;
+    uint8_t sized;                              /* it has a routed operand                                         */
+};
+struct sweep_time { double t0_s, t1_s, issued_s, price_s; };    /* once issued; t0 and t1 are NAN until known     */
 
 struct sweep_actor {
     int32_t rank, stage;
-    double *t0_s, *t1_s, *issued_s, *price_s;   /* by item; t0 and t1 are NAN until known                          */
+    struct sweep_time *at;                      /* by item                                                         */
     double free_s[STREAM_COUNT], host_s;
-    int32_t next[STREAM_COUNT], n_issued;
+    int32_t next[STREAM_COUNT], n_issued;       /* the item to come; how many are issued                           */
     int32_t *member[GROUP_COUNT], n_member[GROUP_COUNT];    /* actors of its groups                             */
 };
 
 struct sweep {
     const struct cost *c; const struct unroll *u; const struct load *load;
-    const double *op_s;                         /* at even rows                                                    */
-    const uint8_t *sized;                       /* by op: it has a routed operand                                  */
+    const struct sweep_op *op;
+    double read_s;                              /* until the host goes on, behind what it waits for                */
     struct sweep_stage *stage;
     struct sweep_actor *actor; int32_t n_actor;
     int32_t all_ranks;
 };
 
-static const struct op *op_of(const struct sweep *s, const struct sweep_actor *x, int item)
+static const struct sweep_op *op_of(const struct sweep *s, const struct sweep_actor *x, int item)
 {
-    return &s->c->pr->op[s->u[x->stage].item[item].op];
+    return &s->op[s->u[x->stage].item[item].op];
 }
 
-static int is_collective(const struct op *o)
+static double later(double a, double b)
 {
-    return op_family((enum op_kind)o->kind) == FAMILY_COMM;
-}
-
-static int spans_stages(const struct op *o)
-{
-    return o->group == GROUP_WORLD || o->group == GROUP_EMBED;
+    return a > b ? a : b;
 }
 
 /* ---- rows and prices ---- */
@@ -67,7 +70,7 @@ static void item_rows(int64_t even[2], const struct sweep *s, const struct sweep
 static double item_price_s(const struct sweep *s, const struct sweep_actor *x, const struct item *i)
 {
     int64_t even[2];
-    if (!s->load || !s->sized[i->op]) return s->op_s[i->op];
+    if (!s->load || !s->op[i->op].sized) return s->op[i->op].price_s;
     item_rows(even, s, x, i);
     return cost_op_s(s->c, i->op, even);
 }
@@ -84,36 +87,41 @@ static int peer_of_stage(const struct sweep *s, const struct sweep_actor *x, int
     return fold_rank(&s->c->job->plan, at);
 }
 
-/* The k-th of those whom an item meets, itself among them; 0 when there are no more. */
+/* Whether it ends when others on other actors let it. */
+static int meets_others(const struct sweep *s, const struct sweep_op *o)
+{
+    return o->p2p || (o->collective && (s->all_ranks || o->spans));
+}
+
+/* The k-th of those whom such an item meets, itself among them; 0 when there are no more. */
 static int item_peer(struct sweep_peer *p, const struct sweep *s, const struct sweep_actor *x, int item, int k)
 {
-    const struct op *o = op_of(s, x, item);
+    const struct sweep_op *o = op_of(s, x, item);
     const int mate = s->u[x->stage].item[item].mate, n = s->c->pr->n_stage;
-    if (op_family((enum op_kind)o->kind) == FAMILY_P2P) {
+    if (o->p2p) {
         const int ahead = o->group == GROUP_NEXT ? 1 : n - 1;
         *p = k ? (struct sweep_peer){ &s->actor[peer_of_stage(s, x, (x->stage + ahead) % n)], mate }
                : (struct sweep_peer){ x, item };
         return k < 2;
     }
-    if (!is_collective(o) || (!s->all_ranks && !spans_stages(o))) {
-        *p = (struct sweep_peer){ x, item };
-        return k < 1;
-    }
     if (k >= x->n_member[o->group]) return 0;
     p->actor = &s->actor[x->member[o->group][k]];
-    p->item = spans_stages(o) ? s->stage[p->actor->stage].meets[o->group == GROUP_EMBED][mate] : item;
+    p->item = o->spans ? s->stage[p->actor->stage].meets[o->group == GROUP_EMBED][mate] : item;
     return 1;
 }
 
 /* All have posted: the latest t0 and the longest price of those who meet. NAN: somebody has not. */
 static double meet_end_s(const struct sweep *s, const struct sweep_actor *x, int item)
 {
+    const struct sweep_time *own = &x->at[item];
     struct sweep_peer p;
     double t0_s = 0, price_s = 0;
+    if (!meets_others(s, op_of(s, x, item))) return own->t0_s + own->price_s;
     for (int k = 0; item_peer(&p, s, x, item, k); k++) {
-        if (isnan(p.actor->t0_s[p.item])) return NAN;
-        t0_s = fmax(t0_s, p.actor->t0_s[p.item]);
-        price_s = fmax(price_s, p.actor->price_s[p.item]);
+        const struct sweep_time *t = &p.actor->at[p.item];
+        if (p.item >= p.actor->n_issued || isnan(t->t0_s)) return NAN;
+        t0_s = later(t0_s, t->t0_s);
+        price_s = later(price_s, t->price_s);
     }
     return t0_s + price_s;
 }
@@ -125,27 +133,30 @@ static int turn_host(const struct sweep *s, struct sweep_actor *x)
 {
     const struct unroll *u = &s->u[x->stage];
     const int from = x->n_issued;
-    for (; x->n_issued < u->n_item; x->n_issued++) {
-        const int before = x->n_issued - 1;
-        if (before >= 0 && op_of(s, x, before)->flags & OP_HOST_READS) {
-            if (isnan(x->t1_s[before])) break;
-            x->host_s = fmax(x->host_s, x->t1_s[before] + cost_read_s(s->c));
+    double host_s = x->host_s;
+    int i = from;
+    for (; i < u->n_item; i++) {
+        if (i > 0 && op_of(s, x, i - 1)->host_reads) {
+            if (isnan(x->at[i - 1].t1_s)) break;
+            host_s = later(host_s, x->at[i - 1].t1_s + s->read_s);
         }
-        x->host_s += cost_issue_s(s->c, u->item[x->n_issued].op);
-        x->issued_s[x->n_issued] = x->host_s;
+        host_s += op_of(s, x, i)->issue_s;
+        x->at[i] = (struct sweep_time){ NAN, NAN, host_s, 0 };
     }
-    return x->n_issued > from;
+    x->host_s = host_s;
+    x->n_issued = i;
+    return i > from;
 }
 
 static double ready_s(const struct sweep *s, const struct sweep_actor *x, int item, int stream)
 {
     const struct unroll *u = &s->u[x->stage];
     const struct item *i = &u->item[item];
-    double t = fmax(x->free_s[stream], x->issued_s[item]);
+    double t = later(x->free_s[stream], x->at[item].issued_s);
     for (int k = 0; k < i->n_dep; k++) {
-        const double dep_s = x->t1_s[u->dep[i->dep + k]];
+        const double dep_s = x->at[u->dep[i->dep + k]].t1_s;
         if (isnan(dep_s)) return NAN;
-        t = fmax(t, dep_s);
+        t = later(t, dep_s);
     }
     return t;
 }
@@ -154,18 +165,18 @@ static int turn_stream(const struct sweep *s, struct sweep_actor *x, int stream)
 {
     const struct sweep_stage *g = &s->stage[x->stage];
     int moved = 0;
-    for (; x->next[stream] < g->n[stream]; x->next[stream]++) {
-        const int item = g->queue[stream][x->next[stream]];
+    for (int item; (item = x->next[stream]) >= 0; x->next[stream] = g->after[item]) {
+        struct sweep_time *t = &x->at[item];
         if (item >= x->n_issued) break;
-        if (isnan(x->t0_s[item])) {
-            x->price_s[item] = item_price_s(s, x, &s->u[x->stage].item[item]);
-            x->t0_s[item] = ready_s(s, x, item, stream);
-            if (isnan(x->t0_s[item])) break;
+        if (isnan(t->t0_s)) {
+            t->t0_s = ready_s(s, x, item, stream);
+            if (isnan(t->t0_s)) break;
+            t->price_s = item_price_s(s, x, &s->u[x->stage].item[item]);
             moved = 1;
         }
         const double t1_s = meet_end_s(s, x, item);
         if (isnan(t1_s)) break;
-        x->t1_s[item] = x->free_s[stream] = t1_s;
+        t->t1_s = x->free_s[stream] = t1_s;
         moved = 1;
     }
     return moved;
@@ -183,18 +194,26 @@ static int turn(const struct sweep *s, struct sweep_actor *x)
 
 /* ---- setting up ---- */
 
-static void stage_open(struct sweep_stage *g, struct arena *a, const struct program *pr, const struct unroll *u)
+static void meets_add(struct sweep_stage *g, struct arena *a, int n[2], int which, int item)
 {
+    if ((n[which] & (n[which] - 1)) == 0)       /* full: room for as many again */
+        g->meets[which] = arena_grow(a, g->meets[which], (size_t)n[which], 2 * (size_t)n[which] + 1, sizeof(int32_t));
+    g->meets[which][n[which]++] = item;
+}
+
+static void stage_open(struct sweep_stage *g, struct arena *a, const struct sweep_op *op, const struct unroll *u)
+{
+    int32_t *end[STREAM_COUNT];                 /* where the next item of a stream is linked */
     int n[2] = { 0, 0 };
-    for (int k = 0; k < STREAM_COUNT; k++) g->queue[k] = arena_alloc(a, (size_t)u->n_item * sizeof(int32_t));
-    for (int k = 0; k < 2; k++) g->meets[k] = arena_alloc(a, (size_t)u->n_item * sizeof(int32_t));
+    for (int k = 0; k < STREAM_COUNT; k++) end[k] = &g->first[k];
+    g->after = arena_alloc(a, (size_t)u->n_item * sizeof *g->after);
     for (int i = 0; i < u->n_item; i++) {
-        const struct op *o = &pr->op[u->item[i].op];
-        g->queue[o->stream][g->n[o->stream]++] = i;
-        if (!is_collective(o) || !spans_stages(o)) continue;
-        const int w = o->group == GROUP_EMBED;
-        g->meets[w][n[w]++] = i;
+        const struct sweep_op *o = &op[u->item[i].op];
+        *end[o->stream] = i;
+        end[o->stream] = &g->after[i];
+        if (o->spans) meets_add(g, a, n, o->group == GROUP_EMBED, i);
     }
+    for (int k = 0; k < STREAM_COUNT; k++) *end[k] = -1;
 }
 
 /* Actors are numbered by rank, or by stage; a class then stands for its peers in other stages only. */
@@ -217,27 +236,40 @@ static void actor_open(struct sweep_actor *x, struct arena *a, const struct swee
     const struct plan *p = &s->c->job->plan;
     x->rank = s->all_ranks ? index : fold_rank(p, (struct coord){ .pp = index });
     x->stage = s->all_ranks ? fold_coord(p, index).pp : index;
-    const size_t n = (size_t)s->u[x->stage].n_item * sizeof(double);
-    x->t0_s = arena_alloc(a, n);
-    x->t1_s = arena_alloc(a, n);
-    x->issued_s = arena_alloc(a, n);
-    x->price_s = arena_alloc(a, n);
-    for (int i = 0; i < s->u[x->stage].n_item; i++) x->t0_s[i] = x->t1_s[i] = NAN;
+    x->at = arena_alloc(a, (size_t)s->u[x->stage].n_item * sizeof *x->at);
+    memcpy(x->next, s->stage[x->stage].first, sizeof x->next);
     actor_groups(x, a, s);
+}
+
+static const struct sweep_op *ops_open(struct arena *a, const struct cost *c)
+{
+    const struct program *pr = c->pr;
+    const double *op_s = cost_all_s(c, a);
+    struct sweep_op *op = arena_alloc(a, (size_t)pr->n_op * sizeof *op);
+    for (int i = 1; i < pr->n_op; i++) {
+        const struct op *o = &pr->op[i];
+        const enum op_family family = op_family((enum op_kind)o->kind);
+        const int comm = family == FAMILY_COMM;
+        const int wide = o->group == GROUP_WORLD || o->group == GROUP_EMBED;
+        op[i] = (struct sweep_op){
+            .price_s = op_s[i], .issue_s = cost_issue_s(c, i), .wake_s = cost_wake_s(c, i), .kind = o->kind,
+            .stream = o->stream, .group = o->group, .p2p = family == FAMILY_P2P, .collective = comm,
+            .spans = comm && wide, .host_reads = (o->flags & OP_HOST_READS) != 0, .sized = sized_operand(pr, o) != 0,
+        };
+    }
+    return op;
 }
 
 static struct sweep sweep_open(struct arena *a, const struct cost *c, const struct unroll *u,
                                const struct load *load, int all_ranks)
 {
     const struct program *pr = c->pr;
-    uint8_t *sized = arena_alloc(a, (size_t)pr->n_op);
-    for (int i = 1; i < pr->n_op; i++) sized[i] = sized_operand(pr, &pr->op[i]) != 0;
-    struct sweep s = { .c = c, .u = u, .load = load && load->rows ? load : NULL, .sized = sized,
-                       .all_ranks = all_ranks, .n_actor = all_ranks ? c->job->plan.gpus : pr->n_stage };
-    s.op_s = cost_all_s(c, a);
+    struct sweep s = { .c = c, .u = u, .load = load && load->rows ? load : NULL, .op = ops_open(a, c),
+                       .read_s = cost_read_s(c), .all_ranks = all_ranks,
+                       .n_actor = all_ranks ? c->job->plan.gpus : pr->n_stage };
     s.stage = arena_alloc(a, (size_t)pr->n_stage * sizeof *s.stage);
     s.actor = arena_alloc(a, (size_t)s.n_actor * sizeof *s.actor);
-    for (int i = 0; i < pr->n_stage; i++) stage_open(&s.stage[i], a, pr, &u[i]);
+    for (int i = 0; i < pr->n_stage; i++) stage_open(&s.stage[i], a, s.op, &u[i]);
     for (int i = 0; i < s.n_actor; i++) actor_open(&s.actor[i], a, &s, i);
     return s;
 }
@@ -248,7 +280,6 @@ static void span_rows(struct span *p, const struct sweep *s, const struct sweep_
 {
     const struct op *o = &s->c->pr->op[i->op];
     int64_t even[2];
-    if (o->kind != OP_SIZES && !s->sized[i->op]) return;
     item_rows(even, s, x, i);
     p->rows[0] = (int32_t)(o->kind == OP_SIZES ? even[0] : program_rows(s->c->pr, sized_operand(s->c->pr, o), even));
     p->rows[1] = o->kind == OP_SIZES ? (int32_t)even[1] : 0;
@@ -256,13 +287,14 @@ static void span_rows(struct span *p, const struct sweep *s, const struct sweep_
 
 static void spans_add(struct trace *t, const struct sweep *s, const struct sweep_actor *x)
 {
-    for (int i = 0; i < s->u[x->stage].n_item; i++) {
+    for (int i = 0; i < x->n_issued; i++) {
         const struct item *it = &s->u[x->stage].item[i];
-        if (isnan(x->t1_s[i])) continue;
+        const struct sweep_op *o = &s->op[it->op];
+        if (isnan(x->at[i].t1_s)) continue;
         struct span *p = &t->span[t->n++];
-        *p = (struct span){ .rank = x->rank, .step = it->step, .op = it->op, .t0_ns = trace_ns(x->t0_s[i] + cost_wake_s(s->c, it->op)),
-                            .t1_ns = trace_ns(x->t1_s[i]) };
-        span_rows(p, s, x, it);
+        *p = (struct span){ .rank = x->rank, .step = it->step, .op = it->op,
+                            .t0_ns = trace_ns(x->at[i].t0_s + o->wake_s), .t1_ns = trace_ns(x->at[i].t1_s) };
+        if (o->kind == OP_SIZES || o->sized) span_rows(p, s, x, it);
     }
 }
 

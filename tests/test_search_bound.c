@@ -130,7 +130,7 @@ static struct search_shift busy_of(const struct search_block *b)
     const struct search_half *half[] = { &b->fwd, &b->bwd, b->weight };
     struct search_shift sum = { .exchange_s = 0 };
     for (int i = 0; i < LEN(half); i++) {
-        for (int k = 0; k < PASS_DATA; k++) sum.busy_s[k] += half[i]->busy_s[k];
+        for (int k = 0; k < LANE_COUNT; k++) sum.busy_s[k] += half[i]->busy_s[k];
         sum.exchange_s += half[i]->exchange_s;
     }
     return sum;
@@ -153,7 +153,7 @@ START_TEST(shifts_are_differences)
         const struct search_shift way = busy_of(search_block_price(b, &p, 0, BLOCK_MOE));
         const struct search_shift from = busy_of(search_block_price(b, &plain, 0, BLOCK_MOE));
         const struct search_shift *cp = search_block_shift_cp(b, &p, 0), *ep = search_block_shift_ep(b, &p, 0);
-        for (int k = 0; k < PASS_DATA; k++)
+        for (int k = 0; k < LANE_COUNT; k++)
             ck_assert_double_eq_tol(way.busy_s[k], from.busy_s[k] + cp->busy_s[k] + ep->busy_s[k],
                                     1e-9 * way.busy_s[k] + 1e-15);
         ck_assert_double_eq_tol(way.exchange_s, from.exchange_s + ep->exchange_s, 1e-9 * way.exchange_s + 1e-15);
@@ -169,7 +169,7 @@ END_TEST
 
 static void check_half(const struct search_half *a, const struct search_half *b)
 {
-    for (int k = 0; k < PASS_DATA; k++) {
+    for (int k = 0; k < LANE_COUNT; k++) {
         ck_assert_double_eq(a->diag_s[k], b->diag_s[k]);
         ck_assert_double_eq(a->busy_s[k], b->busy_s[k]);
         ck_assert(a->in_s[k] == b->in_s[k] && a->out_s[k] == b->out_s[k]);

@@ -21,50 +21,51 @@ static void open_job(struct job *j, struct arena *a, char fixed[64], const char 
 
 /* ---- counts of real models ---- */
 
-static const struct { const char *model; int gpus, gbs; int64_t grids, gbs_valid, with_mbs;
+/* with_shapes: times chunks per stage and shapes of layouts, MTP and orders not counted. */
+static const struct { const char *model; int gpus, gbs; int64_t grids, gbs_valid, with_mbs, with_shapes;
 } counted[] = {
-    { "deepseek-v3", 64, 4096, 1595, 1595, 6380 },
-    { "deepseek-v3", 256, 4096, 4826, 4826, 19304 },
-    { "deepseek-v3", 1024, 4096, 11089, 11089, 44293 },
-    { "deepseek-v3", 4096, 4096, 20760, 20760, 81889 },
-    { "deepseek-v3", 16384, 4096, 30984, 30618, 117883 },
-    { "deepseek-v3", 72, 4096, 437, 145, 580 },
-    { "deepseek-v3", 72, 4608, 437, 437, 2330 },
-    { "deepseek-v3", 288, 4096, 2389, 766, 3064 },
-    { "deepseek-v3", 288, 4608, 2389, 2389, 12710 },
-    { "deepseek-v3", 1152, 4096, 8249, 2521, 10084 },
-    { "deepseek-v3", 1152, 4608, 8249, 8249, 43622 },
-    { "deepseek-v3", 4608, 4608, 20927, 20927, 108118 },
-    { "deepseek-v3", 16416, 4608, 4162, 441, 1764 },
-    { "deepseek-v3", 18432, 4608, 41788, 40951, 204556 },
-    { "qwen3-235b-a22b", 64, 4096, 1596, 1596, 6384 },
-    { "qwen3-235b-a22b", 256, 4096, 4694, 4694, 18776 },
-    { "qwen3-235b-a22b", 1024, 4096, 10410, 10410, 41581 },
-    { "qwen3-235b-a22b", 4096, 4096, 18669, 18669, 73657 },
-    { "qwen3-235b-a22b", 16384, 4096, 27044, 26739, 103059 },
-    { "qwen3-235b-a22b", 72, 4096, 730, 146, 584 },
-    { "qwen3-235b-a22b", 72, 4608, 730, 730, 3796 },
-    { "qwen3-235b-a22b", 288, 4096, 4050, 802, 3208 },
-    { "qwen3-235b-a22b", 288, 4608, 4050, 4050, 21052 },
-    { "qwen3-235b-a22b", 1152, 4096, 14112, 2710, 10840 },
-    { "qwen3-235b-a22b", 1152, 4608, 14112, 14112, 73072 },
-    { "qwen3-235b-a22b", 4608, 4608, 35064, 35064, 177744 },
-    { "qwen3-235b-a22b", 16416, 4608, 7932, 882, 3528 },
-    { "qwen3-235b-a22b", 18432, 4608, 68033, 66763, 327885 },
-    { "mixtral-8x22b", 64, 4096, 1265, 1265, 5060 },
-    { "mixtral-8x22b", 256, 4096, 3050, 3050, 12200 },
-    { "mixtral-8x22b", 1024, 4096, 5810, 5810, 23202 },
-    { "mixtral-8x22b", 4096, 4096, 9484, 9484, 37270 },
-    { "mixtral-8x22b", 16384, 4096, 13270, 13058, 49578 },
-    { "mixtral-8x22b", 72, 4096, 437, 145, 580 },
-    { "mixtral-8x22b", 72, 4608, 437, 437, 2330 },
-    { "mixtral-8x22b", 288, 4096, 2101, 670, 2680 },
-    { "mixtral-8x22b", 288, 4608, 2101, 2101, 11174 },
-    { "mixtral-8x22b", 1152, 4096, 5726, 1690, 6760 },
-    { "mixtral-8x22b", 1152, 4608, 5726, 5726, 30206 },
-    { "mixtral-8x22b", 4608, 4608, 11600, 11600, 59454 },
-    { "mixtral-8x22b", 16416, 4608, 3601, 360, 1440 },
-    { "mixtral-8x22b", 18432, 4608, 19720, 19228, 94216 },
+    { "deepseek-v3", 64, 4096, 1595, 1595, 6380, 217692 },
+    { "deepseek-v3", 256, 4096, 4826, 4826, 19304, 733120 },
+    { "deepseek-v3", 1024, 4096, 11089, 11089, 44293, 1801835 },
+    { "deepseek-v3", 4096, 4096, 20760, 20760, 81889, 3370903 },
+    { "deepseek-v3", 16384, 4096, 30984, 30618, 117883, 5020743 },
+    { "deepseek-v3", 72, 4096, 437, 145, 580, 3380 },
+    { "deepseek-v3", 72, 4608, 437, 437, 2330, 395718 },
+    { "deepseek-v3", 288, 4096, 2389, 766, 3064, 15412 },
+    { "deepseek-v3", 288, 4608, 2389, 2389, 12710, 1813760 },
+    { "deepseek-v3", 1152, 4096, 8249, 2521, 10084, 46372 },
+    { "deepseek-v3", 1152, 4608, 8249, 8249, 43622, 5464019 },
+    { "deepseek-v3", 4608, 4608, 20927, 20927, 108118, 11845586 },
+    { "deepseek-v3", 16416, 4608, 4162, 441, 1764, 1764 },
+    { "deepseek-v3", 18432, 4608, 41788, 40951, 204556, 19720480 },
+    { "qwen3-235b-a22b", 64, 4096, 1596, 1596, 6384, 543496 },
+    { "qwen3-235b-a22b", 256, 4096, 4694, 4694, 18776, 1852940 },
+    { "qwen3-235b-a22b", 1024, 4096, 10410, 10410, 41581, 4319347 },
+    { "qwen3-235b-a22b", 4096, 4096, 18669, 18669, 73657, 7584416 },
+    { "qwen3-235b-a22b", 16384, 4096, 27044, 26739, 103059, 10482826 },
+    { "qwen3-235b-a22b", 72, 4096, 730, 146, 584, 7384 },
+    { "qwen3-235b-a22b", 72, 4608, 730, 730, 3796, 2147780 },
+    { "qwen3-235b-a22b", 288, 4096, 4050, 802, 3208, 33196 },
+    { "qwen3-235b-a22b", 288, 4608, 4050, 4050, 21052, 9830750 },
+    { "qwen3-235b-a22b", 1152, 4096, 14112, 2710, 10840, 96520 },
+    { "qwen3-235b-a22b", 1152, 4608, 14112, 14112, 73072, 28848343 },
+    { "qwen3-235b-a22b", 4608, 4608, 35064, 35064, 177744, 58386880 },
+    { "qwen3-235b-a22b", 16416, 4608, 7932, 882, 3528, 3528 },
+    { "qwen3-235b-a22b", 18432, 4608, 68033, 66763, 327885, 89172816 },
+    { "mixtral-8x22b", 64, 4096, 1265, 1265, 5060, 232468 },
+    { "mixtral-8x22b", 256, 4096, 3050, 3050, 12200, 586600 },
+    { "mixtral-8x22b", 1024, 4096, 5810, 5810, 23202, 1101170 },
+    { "mixtral-8x22b", 4096, 4096, 9484, 9484, 37270, 1736778 },
+    { "mixtral-8x22b", 16384, 4096, 13270, 13058, 49578, 2294962 },
+    { "mixtral-8x22b", 72, 4096, 437, 145, 580, 2980 },
+    { "mixtral-8x22b", 72, 4608, 437, 437, 2330, 404832 },
+    { "mixtral-8x22b", 288, 4096, 2101, 670, 2680, 11320 },
+    { "mixtral-8x22b", 288, 4608, 2101, 2101, 11174, 1547830 },
+    { "mixtral-8x22b", 1152, 4096, 5726, 1690, 6760, 25480 },
+    { "mixtral-8x22b", 1152, 4608, 5726, 5726, 30206, 3499794 },
+    { "mixtral-8x22b", 4608, 4608, 11600, 11600, 59454, 6018868 },
+    { "mixtral-8x22b", 16416, 4608, 3601, 360, 1440, 1440 },
+    { "mixtral-8x22b", 18432, 4608, 19720, 19228, 94216, 8510726 },
 };
 
 START_TEST(counts_of_real_models)
@@ -83,6 +84,57 @@ START_TEST(counts_of_real_models)
     ck_assert_int_eq(s.with_mbs, counted[_i].with_mbs);
     for (int k = 0; k < SEARCH_RULE_COUNT; k++) refused += s.refused[k];
     ck_assert_int_eq(refused + s.n_grid, s.foldings);
+    arena_free(&a);
+}
+END_TEST
+
+/* Shapes that Megatron-LM's flags can give a pipeline: the one spread evenly, and any number of layers on the first
+ * and on the last stage, at least one a chunk, no more than on each of the equal stages between; two stages differ by
+ * no more than two layers a chunk. A search walks the even one, or the one given. */
+static int64_t layout_shapes(int layers, int pp, int vpp)
+{
+    int64_t n = 1;
+    for (int first = vpp; pp > 1 && first < layers; first += vpp)
+        for (int last = vpp; first + last <= layers; last += vpp) {
+            const int rest = layers - first - last, middle = pp > 2 ? rest / (pp - 2) : 0;
+            if (pp == 2) n += rest == 0 && abs(first - last) <= 2 * vpp;
+            else n += rest == middle * (pp - 2) && middle % vpp == 0 && first <= middle && last <= middle;
+        }
+    return n;
+}
+
+/* Of the chunks that the space has for a grid and micro-batch, whatever the order and the weaving. */
+enum { SHAPED = 128 };                  /* more than any of these models has layers */
+static int64_t count_shapes(const struct search_space *s, int grid, int mbs, int64_t shapes[SHAPED][SHAPED])
+{
+    static struct search_point point[4 * LAYOUT_CHUNKS];
+    const int layers = s->job->model.layers, pp = s->grid[grid].pp;
+    const int64_t n = search_space_points(s, &s->grid[grid], grid, mbs, point).points;
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i && point[i].vpp == point[i - 1].vpp) continue;
+        int64_t *known = &shapes[pp][point[i].vpp];
+        if (!*known) *known = layout_shapes(layers, pp, point[i].vpp);
+        sum += *known;
+    }
+    return sum;
+}
+
+START_TEST(shapes_of_real_models)
+{
+    int64_t shapes[SHAPED][SHAPED] = { { 0 } };
+    struct arena a = { 0 };
+    struct job *j = arena_alloc(&a, sizeof *j);
+    struct search_space s;
+    char fixed[64];
+    int64_t with_shapes = 0;
+    open_job(j, &a, fixed,
+             arena_printf(&a, "model %s system gb200-nvl72 gpus %d gbs %d seq 4096 mtp 0", counted[_i].model,
+                          counted[_i].gpus, counted[_i].gbs));
+    search_space_init(&s, &a, j, fixed);
+    for (int g = 0; g < s.n_grid; g++)
+        for (int mbs = s.mbs[0]; mbs <= s.mbs[1]; mbs++) with_shapes += count_shapes(&s, g, mbs, shapes);
+    ck_assert_int_eq(with_shapes, counted[_i].with_shapes);
     arena_free(&a);
 }
 END_TEST
@@ -273,6 +325,7 @@ int main(void)
 {
     const struct test_loop tests[] = {
         { counts_of_real_models, LEN(counted) },
+        { shapes_of_real_models, LEN(counted) },
         { counts_are_what_passes, LEN(small) },
         { refusals_are_plan_checks, 3 },
     };

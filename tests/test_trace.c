@@ -5,6 +5,7 @@
 #include "models/load.h"
 #include "models/trace.h"
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -51,6 +52,12 @@ START_TEST(nanoseconds)
     ck_assert_int_eq(trace_ns(1.5e-9), 2);
     ck_assert_int_eq(trace_ns(1.4e-9), 1);
     ck_assert_int_eq(trace_ns(3600), 3600000000000);
+    ck_assert_int_eq(trace_ns(-1.5e-9), -2);
+    for (int i = 0; i < 100000; i++) {                      /* halves, and their neighbours on both sides */
+        const double s = nextafter((i + 0.5) * 1e-9, i % 2 ? 0 : 1);
+        ck_assert_int_eq(trace_ns(s), llround(s * 1e9));
+    }
+    ck_assert_int_eq(trace_ns(nextafter(0.5, 0) * 1e-9), llround(nextafter(0.5, 0) * 1e-9 * 1e9));
 }
 END_TEST
 
@@ -71,6 +78,40 @@ START_TEST(sorted_and_found)
 END_TEST
 
 /* ---- files ---- */
+
+static int spans_ascend(const struct trace *t)
+{
+    for (int64_t i = 1; i < t->n; i++) {
+        const struct span *a = &t->span[i - 1], *b = &t->span[i];
+        if (a->iter != b->iter ? a->iter > b->iter : a->rank != b->rank ? a->rank > b->rank
+            : a->step != b->step ? a->step > b->step : a->op >= b->op) return 0;
+    }
+    return 1;
+}
+
+/* Ops out of order within some steps only, and everything out of order. */
+START_TEST(any_order_is_sorted)
+{
+    enum { STEPS = 20, OPS = 7, N = 2 * STEPS * OPS };
+    struct span span[N];
+    struct trace t = { .n = N, .span = span };
+    uint32_t state = 1;
+    for (int round = 0; round < 200; round++) {
+        const int across = round % 2;
+        for (int i = 0; i < N; i++)
+            span[i] = (struct span){ .iter = i / (STEPS * OPS), .step = i / OPS % STEPS, .op = i % OPS };
+        for (int k = 0; k < 1 + round; k++) {
+            const int i = (int)((state = state * 1664525 + 1013904223) >> 8) % N;
+            const int other = (int)((state = state * 1664525 + 1013904223) >> 8) % (across ? N : OPS);
+            const int to = across ? other : i / OPS * OPS + other;
+            const struct span kept = span[i];
+            span[i] = span[to], span[to] = kept;
+        }
+        trace_sort(&t);
+        ck_assert(spans_ascend(&t));
+    }
+}
+END_TEST
 
 START_TEST(round_trip)
 {
@@ -412,8 +453,8 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {
-        nanoseconds, sorted_and_found, round_trip, empty_trace, damaged_files, random_damage, unreadable_paths,
-        waits_follow_the_rule, waits_of_one_rank_a_stage, chrome_json, other_programs_refused, recorded_load,
+        nanoseconds, sorted_and_found, any_order_is_sorted, round_trip, empty_trace, damaged_files, random_damage,
+        unreadable_paths, waits_follow_the_rule, waits_of_one_rank_a_stage, chrome_json, other_programs_refused, recorded_load,
     };
     return test_main("trace", tests, LEN(tests), 300);
 }

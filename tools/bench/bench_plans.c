@@ -124,11 +124,14 @@ static void bench_step(void)
     struct arena scratch = { 0 };               /* kept, as a search keeps its own */
     for (int i = 0; i < TIMES; i++) {
         struct play p;
-        double from_s = now_s();
+        const double from_s = now_s();
         play_run(&p, &scratch, &c, op_s, price);
         took_s[i] = now_s() - from_s;
+        arena_clear(&scratch);
+    }
+    for (int i = 0; i < TIMES; i++) {
         struct trace t;
-        from_s = now_s();
+        const double from_s = now_s();
         sim_sweep(&t, &scratch, &c, u, NULL, 0);
         swept_s[i] = now_s() - from_s;
         arena_clear(&scratch);
