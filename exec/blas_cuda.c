@@ -1,6 +1,6 @@
-/* cuBLASLt is opened when the first product asks, never linked: the module works without it. Row-major matrices are the
- * library's column-major ones transposed. An algorithm is chosen once for every shape, by the library's heuristic, and kept;
- * its workspace is scratch in stream order. */
+/* cuBLASLt is opened when the first product asks, never linked: the module works without it. Row-major matrices are
+ * the library's column-major ones transposed. An algorithm is chosen once for every shape, by the library's
+ * heuristic, and kept; its workspace is scratch in stream order. */
 #include "exec/blas_cuda.h"
 #include "exec/device_cuda.h"
 #include <cublasLt.h>
@@ -9,10 +9,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define BLAS_LIST(X)                                                                                              \
-    X(cublasLtCreate) X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate) \
-    X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulPreferenceDestroy)  \
-    X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmul)
+#define BLAS_LIST(X)                                                                                                 \
+    X(cublasLtCreate)                                                                                                \
+    X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescSetAttribute) X(cublasLtMatrixLayoutCreate)                      \
+        X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatmulPreferenceDestroy) \
+            X(cublasLtMatmulAlgoGetHeuristic) X(cublasLtMatmul)
 static struct {
 #define X(f) __typeof__(f) *f;
     BLAS_LIST(X)
@@ -23,16 +24,20 @@ static struct {
 enum { ALIGN_B = 16, WORK_B = 64 << 20, BUCKETS = 1024 };
 
 /* D [m, n] = A [m, k] B [k, n] (+ D), by columns. */
-struct shape { int64_t m, n, k; int32_t a_turned, b_turned, adds, from, to; };
+struct shape {
+    int64_t m, n, k;
+    int32_t a_turned, b_turned, adds, from, to;
+};
 struct chosen {
-    struct shape s; struct chosen *next;
+    struct shape s;
+    struct chosen *next;
     int found;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
     size_t work_B;
 };
-static struct chosen *_Atomic table[BUCKETS];      /* grows only; lists are read without the lock */
+static struct chosen *_Atomic table[BUCKETS]; /* grows only; lists are read without the lock */
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -46,7 +51,8 @@ static void blas_open(void)
     void *so = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL);
 #endif
     if (!so) return;
-#define X(f) if (!(lt.f = (__typeof__(lt.f))(uintptr_t)find(so, #f))) return;
+#define X(f)                                                                                                         \
+    if (!(lt.f = (__typeof__(lt.f))(uintptr_t)find(so, #f))) return;
     BLAS_LIST(X)
 #undef X
     lt.here = lt.cublasLtCreate(&lt.handle) == CUBLAS_STATUS_SUCCESS;
@@ -59,10 +65,10 @@ static int makes(const struct shape *s, struct chosen *c)
     const cudaDataType_t from = type[s->from == DT_BF16], to = type[s->to == DT_BF16];
     const int64_t a_rows = s->a_turned ? s->k : s->m, b_rows = s->b_turned ? s->n : s->k;
     return lt.cublasLtMatmulDescCreate(&c->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
-           lt.cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn[s->a_turned], sizeof *turn) ==
-               CUBLAS_STATUS_SUCCESS &&
-           lt.cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &turn[s->b_turned], sizeof *turn) ==
-               CUBLAS_STATUS_SUCCESS &&
+           lt.cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn[s->a_turned],
+                                             sizeof *turn) == CUBLAS_STATUS_SUCCESS &&
+           lt.cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_TRANSB, &turn[s->b_turned],
+                                             sizeof *turn) == CUBLAS_STATUS_SUCCESS &&
            lt.cublasLtMatrixLayoutCreate(&c->a, from, (uint64_t)a_rows, (uint64_t)(s->m + s->k - a_rows), a_rows) ==
                CUBLAS_STATUS_SUCCESS &&
            lt.cublasLtMatrixLayoutCreate(&c->b, from, (uint64_t)b_rows, (uint64_t)(s->n + s->k - b_rows), b_rows) ==
@@ -78,16 +84,20 @@ static void chooses(struct chosen *c)
     cublasLtMatmulHeuristicResult_t best;
     int n = 0;
     if (!makes(&c->s, c) || lt.cublasLtMatmulPreferenceCreate(&p) != CUBLAS_STATUS_SUCCESS) return;
-    int sound = lt.cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most) ==
-                CUBLAS_STATUS_SUCCESS;
+    int sound = lt.cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+                                                        sizeof most) == CUBLAS_STATUS_SUCCESS;
     for (int i = 0; i < 4; i++) {
-        static const cublasLtMatmulPreferenceAttributes_t of[] = {
-            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
-        sound = sound && lt.cublasLtMatmulPreferenceSetAttribute(p, of[i], &align, sizeof align) == CUBLAS_STATUS_SUCCESS;
+        static const cublasLtMatmulPreferenceAttributes_t of[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                                                                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                                                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                                                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
+        sound =
+            sound && lt.cublasLtMatmulPreferenceSetAttribute(p, of[i], &align, sizeof align) == CUBLAS_STATUS_SUCCESS;
     }
-    c->found = sound && lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, c->desc, c->a, c->b, c->d, c->d, p, 1, &best, &n) ==
-                            CUBLAS_STATUS_SUCCESS && n > 0;
+    c->found = sound &&
+               lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, c->desc, c->a, c->b, c->d, c->d, p, 1, &best, &n) ==
+                   CUBLAS_STATUS_SUCCESS &&
+               n > 0;
     lt.cublasLtMatmulPreferenceDestroy(p);
     if (!c->found) return;
     c->algo = best.algo;
@@ -134,8 +144,8 @@ static int multiply(const struct shape *s, const void *a, const void *b, void *d
     const struct chosen *c = lt.here ? chosen_for(s) : NULL;
     if (!c || !c->found) return 0;
     if (c->work_B && device_scratch_new(&work, (int64_t)c->work_B)) return 0;
-    const cublasStatus_t e = lt.cublasLtMatmul(lt.handle, c->desc, &alpha, a, c->a, b, c->b, &beta, d, c->d, d, c->d, &c->algo, work,
-                                               c->work_B, device_stream());
+    const cublasStatus_t e = lt.cublasLtMatmul(lt.handle, c->desc, &alpha, a, c->a, b, c->b, &beta, d, c->d, d, c->d,
+                                               &c->algo, work, c->work_B, device_stream());
     if (work) device_scratch_free(work);
     return e == CUBLAS_STATUS_SUCCESS;
 }

@@ -1,6 +1,6 @@
-/* Products of one linear layer by cuBLASLt, where that library is. As kernels/gemm.h, with one matrix; fp32 is not rounded to
- * TF32. Each returns 1 when the product is under way in the calling thread's stream; 0: the library, or an algorithm of it for
- * this shape, is not here, and nothing was done. */
+/* Products of one linear layer by cuBLASLt, where that library is. As kernels/gemm.h, with one matrix; fp32 is not
+ * rounded to TF32. Each returns 1 when the product is under way in the calling thread's stream; 0: the library, or an
+ * algorithm of it for this shape, is not here, and nothing was done. */
 #ifndef EXEC_BLAS_CUDA_H
 #define EXEC_BLAS_CUDA_H
 #include "kernels/stream.h"

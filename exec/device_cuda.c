@@ -1,5 +1,5 @@
-/* The first GPU. Arenas are managed memory, which this backend's launchers and the CPU's both reach: what a kernel has no part
- * in (tokens, counts) needs no copies, and pages that only kernels touch stay on the GPU. */
+/* The first GPU. Arenas are managed memory, which this backend's launchers and the CPU's both reach: what a kernel
+ * has no part in (tokens, counts) needs no copies, and pages that only kernels touch stay on the GPU. */
 #include "exec/device_cuda.h"
 #include <cuda_runtime.h>
 
@@ -13,20 +13,25 @@ static enum err device_checks(struct diag *d)
     int count = 0, major = 0, minor = 0, shared = 0;
     const cudaError_t e = cudaGetDeviceCount(&count);
     if (e == cudaErrorInsufficientDriver)
-        return fail(d, ERR_DEVICE, "--backend cuda: no NVIDIA driver, or one older than CUDA %d.%d needs: install one, or use "
-                                   "--backend cpu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+        return fail(d, ERR_DEVICE,
+                    "--backend cuda: no NVIDIA driver, or one older than CUDA %d.%d needs: install one, or use "
+                    "--backend cpu",
+                    CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     if (e != cudaSuccess || count == 0)
         return fail(d, ERR_DEVICE, "--backend cuda: no GPU that the driver shows (%s): use --backend cpu",
                     e == cudaSuccess ? "it counts 0" : cudaGetErrorString(e));
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
     cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
     if ((major != 9 && major != 10) || minor != 0)
-        return fail(d, ERR_DEVICE, "--backend cuda: GPU 0 has compute capability %d.%d; kernels were built for 9.0 and 10.0: use "
-                                   "--backend cpu", major, minor);
+        return fail(d, ERR_DEVICE,
+                    "--backend cuda: GPU 0 has compute capability %d.%d; kernels were built for 9.0 and 10.0: use "
+                    "--backend cpu",
+                    major, minor);
     cudaDeviceGetAttribute(&shared, cudaDevAttrConcurrentManagedAccess, 0);
     if (!shared)
-        return fail(d, ERR_DEVICE, "--backend cuda: GPU 0 cannot share memory with the host while it works (no concurrent managed "
-                                   "access), which this backend needs: use --backend cpu");
+        return fail(d, ERR_DEVICE,
+                    "--backend cuda: GPU 0 cannot share memory with the host while it works (no concurrent managed "
+                    "access), which this backend needs: use --backend cpu");
     return OK;
 }
 
@@ -35,7 +40,7 @@ enum err device_open(struct diag *d)
     TRY(device_checks(d));
     cudaError_t e = cudaSetDevice(0);
     cudaMemPool_t pool;
-    uint64_t all = UINT64_MAX;          /* scratch that is given back stays with the pool, not with the driver */
+    uint64_t all = UINT64_MAX; /* scratch that is given back stays with the pool, not with the driver */
     if (e == cudaSuccess) e = cudaDeviceGetDefaultMemPool(&pool, 0);
     if (e == cudaSuccess) e = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all);
     return e == cudaSuccess ? OK : fail(d, ERR_DEVICE, "--backend cuda: GPU 0: %s", cudaGetErrorString(e));

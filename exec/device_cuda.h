@@ -1,10 +1,11 @@
-/* The GPU under the CUDA backend: memory that host and device both see, the calling thread's stream, marks in streams (events).
- * Needs no CUDA header. Functions that return text say what the GPU says; NULL: nothing went wrong. */
+/* The GPU under the CUDA backend: memory that host and device both see, the calling thread's stream, marks in streams
+ * (events). Needs no CUDA header. Functions that return text say what the GPU says; NULL: nothing went wrong. */
 #ifndef EXEC_DEVICE_CUDA_H
 #define EXEC_DEVICE_CUDA_H
 #include "exec/backend.h"
 
-/* ERR_DEVICE: no driver, no GPU, one that kernels were not built for, or that cannot share memory with a working host. */
+/* ERR_DEVICE: no driver, no GPU, one that kernels were not built for, or that cannot share memory with a working
+ * host. */
 enum err device_open(struct diag *d);
 int64_t device_memory_B(void);
 /* NULL: more than is free. Pages lie where they were last used. */

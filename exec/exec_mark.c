@@ -1,6 +1,6 @@
-/* Work of a device that goes on when its launcher has returned. Every item has two marks in the stream of its lane, around its
- * launch: the second is what items of other lanes come after, and both are its span's clock. Without a device every
- * launcher has done its work when it returns, and there is nothing here to do. */
+/* Work of a device that goes on when its launcher has returned. Every item has two marks in the stream of its lane,
+ * around its launch: the second is what items of other lanes come after, and both are its span's clock. Without a
+ * device every launcher has done its work when it returns, and there is nothing here to do. */
 #include "exec/exec_rank.h"
 
 static const struct backend *device(const struct exec_rank *r)
@@ -12,8 +12,8 @@ static enum err exec_mark_says(const struct exec_rank *r, int item, const char *
 {
     const struct op *o = &r->x->pr->op[r->u->item[item].op];
     if (!text) return OK;
-    return fail(d, ERR_DEVICE, "rank %d, at or before %s of layer %d: the device says: %s", r->rank, op_name((enum op_kind)o->kind),
-                o->layer, text);
+    return fail(d, ERR_DEVICE, "rank %d, at or before %s of layer %d: the device says: %s", r->rank,
+                op_name((enum op_kind)o->kind), o->layer, text);
 }
 
 static void **begins(const struct exec_rank *r, int item)
@@ -38,7 +38,8 @@ enum err exec_mark_open(struct exec_rank *r, struct arena *a, struct diag *d)
     r->mark = arena_alloc(a, (size_t)n * sizeof *r->mark);
     for (; r->n_mark < n; r->n_mark++)
         if (!(r->mark[r->n_mark] = device(r)->mark_new()))
-            return fail(d, ERR_LIMIT, "rank %d: no room for %d events of the device, only for %d", r->rank, n, r->n_mark);
+            return fail(d, ERR_LIMIT, "rank %d: no room for %d events of the device, only for %d", r->rank, n,
+                        r->n_mark);
     return OK;
 }
 
@@ -58,7 +59,8 @@ enum err exec_mark_begin(const struct exec_rank *r, int item, struct diag *d)
         const int dep = r->u->dep[it->dep + k];
         if (op[r->u->item[dep].op].stream != op[it->op].stream) text = device(r)->after(*ends(r, dep));
     }
-    if (!text && r->x->ask->poison) text = device(r)->wait();   /* the host is about to fill what others have done with */
+    if (!text && r->x->ask->poison)
+        text = device(r)->wait(); /* the host is about to fill what others have done with */
     return exec_mark_says(r, item, text ? text : device(r)->mark(*begins(r, item)), d);
 }
 
@@ -90,6 +92,6 @@ void exec_mark_spans(struct exec_rank *r, int step)
         struct span *s = &r->span[(int64_t)step * r->u->n_item + i];
         s->t0_ns = r->clock_ns + (int64_t)(1e9 * device(r)->between_s(*clock_mark(r), *begins(r, i)));
         s->t1_ns = r->clock_ns + (int64_t)(1e9 * device(r)->between_s(*clock_mark(r), *ends(r, i)));
-        if (s->t1_ns <= s->t0_ns) s->t1_ns = s->t0_ns + 1;     /* events are half a microsecond apart, or not at all */
+        if (s->t1_ns <= s->t0_ns) s->t1_ns = s->t0_ns + 1; /* events are half a microsecond apart, or not at all */
     }
 }

@@ -1,6 +1,6 @@
-/* Communicators among logical ranks on one GPU: comm_shm, whose members are threads that show each other device memory, with
- * copies and sums by the device. Memory that only the host sees (a launcher's scratch) is copied just the same, and summed by
- * the host. */
+/* Communicators among logical ranks on one GPU: comm_shm, whose members are threads that show each other device
+ * memory, with copies and sums by the device. Memory that only the host sees (a launcher's scratch) is copied just
+ * the same, and summed by the host. */
 #include "exec/device_cuda.h"
 #include "kernels/sum.h"
 #include <cuda_runtime.h>

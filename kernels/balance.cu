@@ -1,11 +1,14 @@
-/* Losses of a router: counts by one block a token, gradients by one warp a token, the value by one block over all of them, so
- * that its sum has one order. */
+/* Losses of a router: counts by one block a token, gradients by one warp a token, the value by one block over all of
+ * them, so that its sum has one order. */
 extern "C" {
 #include "kernels/balance.h"
 }
 #include "kernels/cu.cuh"
 
-static __device__ int64_t balance_scope(int64_t row, struct balance b) { return (b.first + row) / b.local; }
+static __device__ int64_t balance_scope(int64_t row, struct balance b)
+{
+    return (b.first + row) / b.local;
+}
 
 /* Counts are whole and far below 2^24: in any order the same. load is zeros. */
 static __global__ void balance_load_kernel(float *load, const float *score, int64_t rows, struct balance b)
@@ -13,18 +16,19 @@ static __global__ void balance_load_kernel(float *load, const float *score, int6
     float *row = (float *)cu_shared();
     for (int64_t t = blockIdx.x; t < rows; t += gridDim.x) {
         const float *s = score + t * b.experts;
-        __syncthreads();                /* everybody has read the row before */
+        __syncthreads(); /* everybody has read the row before */
         for (int e = threadIdx.x; e < b.experts; e += blockDim.x) row[e] = s[e];
         __syncthreads();
         for (int e = threadIdx.x; e < b.experts; e += blockDim.x) {
-            int before = 0;             /* larger, or as large and of a lower index */
+            int before = 0; /* larger, or as large and of a lower index */
             for (int i = 0; i < b.experts; i++) before += row[i] > row[e] || (row[i] == row[e] && i < e);
             if (before < b.topk) atomicAdd(load + balance_scope(t, b) * b.experts + e, 1.0f);
         }
     }
 }
 
-/* What a token's lane adds to dlogit; returns the token's value, whole in every lane. As balance_row of balance_ref.c. */
+/* What a token's lane adds to dlogit; returns the token's value, whole in every lane. As balance_row of
+ * balance_ref.c. */
 static __device__ double balance_token(float *dlogit, const float *s, const float *load, struct balance b)
 {
     const int divided = b.sigmoid && b.topk > 1;
@@ -54,8 +58,8 @@ static __device__ double balance_z_token(float *dlogit, const float *logit, stru
     return b.z_scale * lse * lse;
 }
 
-static __global__ void balance_kernel(float *dlogit, double *value, const float *score, const float *load, const float *logit,
-                                      int64_t rows, struct balance b)
+static __global__ void balance_kernel(float *dlogit, double *value, const float *score, const float *load,
+                                      const float *logit, int64_t rows, struct balance b)
 {
     const int64_t warps = blockDim.x / CU_WARP;
     for (int64_t t = blockIdx.x * warps + cu_warp(); t < rows; t += gridDim.x * warps) {
@@ -75,26 +79,29 @@ static __global__ void balance_sum_kernel(float *loss, const double *value, int6
     if (threadIdx.x == 0) *loss += (float)all;
 }
 
-extern "C" enum err balance_load_cuda(float *load, const float *score, int64_t rows, int64_t scopes, const struct balance *b,
-                                      kstream s)
+extern "C" enum err balance_load_cuda(float *load, const float *score, int64_t rows, int64_t scopes,
+                                      const struct balance *b, kstream s)
 {
     if (b->experts > BALANCE_EXPERTS) return ERR_LIMIT;
     if (cudaMemsetAsync(load, 0, (size_t)(scopes * b->experts) * sizeof *load, s) != cudaSuccess) return ERR_DEVICE;
     if (rows == 0) return OK;
-    cu_launch(balance_load_kernel, cu_blocks(rows, 1, CU_MANY), CU_WIDTH, (size_t)b->experts * sizeof(float), s, load, score, rows,
-              *b);
+    cu_launch(balance_load_kernel, cu_blocks(rows, 1, CU_MANY), CU_WIDTH, (size_t)b->experts * sizeof(float), s, load,
+              score, rows, *b);
     return cu_answer();
 }
 
-extern "C" int64_t balance_cuda_scratch_B(int64_t rows) { return rows * (int64_t)sizeof(double); }
+extern "C" int64_t balance_cuda_scratch_B(int64_t rows)
+{
+    return rows * (int64_t)sizeof(double);
+}
 
-extern "C" enum err balance_cuda(float *dlogit, float *loss, const float *score, const float *load, const float *logit,
-                                 int64_t rows, const struct balance *b, void *scratch, kstream s)
+extern "C" enum err balance_cuda(float *dlogit, float *loss, const float *score, const float *load,
+                                 const float *logit, int64_t rows, const struct balance *b, void *scratch, kstream s)
 {
     double *value = (double *)scratch;
     if (rows == 0) return OK;
-    cu_launch(balance_kernel, cu_blocks(rows, CU_WIDTH / CU_WARP, CU_MANY), CU_WIDTH, 0, s, dlogit, value, score, load, logit, rows,
-              *b);
+    cu_launch(balance_kernel, cu_blocks(rows, CU_WIDTH / CU_WARP, CU_MANY), CU_WIDTH, 0, s, dlogit, value, score,
+              load, logit, rows, *b);
     cu_launch(balance_sum_kernel, 1, CU_WIDTH, 0, s, loss, value, rows);
     return cu_answer();
 }

@@ -4,7 +4,9 @@ extern "C" {
 }
 #include "kernels/cu.cuh"
 
-struct sum_from { const float *at[SUM_MEMBERS]; };
+struct sum_from {
+    const float *at[SUM_MEMBERS];
+};
 
 static __global__ void sum_members_kernel(float *to, struct sum_from from, int members, int64_t n, int max)
 {

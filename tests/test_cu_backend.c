@@ -4,6 +4,7 @@
 #include "tests/device.h"
 #include "tests/parity.h"
 #include "tests/test.h"
+#include <stdatomic.h>
 
 extern const struct backend backend_module;     /* exec/backend_cuda.c */
 static struct verify v;
@@ -101,11 +102,70 @@ START_TEST(spans_follow_their_deps)
 }
 END_TEST
 
+/* ---- a device that says no, on the way: the run ends with one line that names rank and op ---- */
+
+static _Atomic int calls_left;
+static const char *until_none_left(void)
+{
+    return atomic_fetch_sub(&calls_left, 1) <= 0 ? "planted" : NULL;
+}
+static const char *bad_mark(void *m) { const char *no = until_none_left(); return no ? no : backend_module.mark(m); }
+static const char *bad_after(void *m) { const char *no = until_none_left(); return no ? no : backend_module.after(m); }
+static const char *bad_reached(void *m) { const char *no = until_none_left(); return no ? no : backend_module.reached(m); }
+static const char *bad_copy(void *to, const void *from, int64_t bytes)
+{
+    const char *no = until_none_left();
+    return no ? no : backend_module.mover->copy(to, from, bytes);
+}
+
+START_TEST(what_a_device_says_is_the_runs_answer)
+{
+    struct comm_mover mover = *backend_module.mover;
+    struct backend bad = backend_module;
+    const char *want[] = { "at or before", "at or before", "at or before", "group" };
+    struct parity p;
+    struct exec_result r;
+    if (_i == 0) bad.mark = bad_mark;
+    if (_i == 1) bad.after = bad_after;
+    if (_i == 2) bad.reached = bad_reached;
+    if (_i == 3) mover.copy = bad_copy, bad.mover = &mover;
+    open_fold(&p, &folds[0], 1);
+    p.ask.on = &bad;
+    atomic_store(&calls_left, 2);
+    const enum err e = exec_run(&r, &p.a, &p.pr, p.u, &p.j, &p.ask, &p.d);
+    ck_assert_int_eq(e, _i == 3 ? ERR_COMM : ERR_DEVICE);
+    ck_assert_msg(strstr(p.d.text, "rank ") && strstr(p.d.text, want[_i]) && strstr(p.d.text, "the device says: planted"), "%s", p.d.text);
+    ck_assert_ptr_null(strchr(p.d.text, '\n'));
+    parity_close(&p);
+}
+END_TEST
+
+static void *no_room(int64_t bytes)
+{
+    (void)bytes;
+    return NULL;
+}
+
+START_TEST(an_arena_that_does_not_fit_is_refused)
+{
+    struct backend full = backend_module;
+    struct parity p;
+    struct exec_result r;
+    full.arena_new = no_room;
+    open_fold(&p, &folds[0], 1);
+    p.ask.on = &full;
+    ck_assert_int_eq(exec_run(&r, &p.a, &p.pr, p.u, &p.j, &p.ask, &p.d), ERR_LIMIT);
+    ck_assert_msg(strstr(p.d.text, "rank 0: no cuda memory for its arena of "), "%s", p.d.text);
+    parity_close(&p);
+}
+END_TEST
+
 int main(void)
 {
     const struct test_loop tests[] = {
         { every_op_agrees_with_the_cpu, (int)(sizeof folds / sizeof folds[0]) },
         { runs_lose_as_the_cpu_does, LEN(folds) }, { spans_follow_their_deps, 1 },
+        { what_a_device_says_is_the_runs_answer, 4 }, { an_arena_that_does_not_fit_is_refused, 1 },
     };
     return test_main_loops("cu_backend", NULL, tests, LEN(tests), 300);
 }

@@ -1,5 +1,5 @@
-/* NCCL as the executor would use it, with one rank: all that one GPU allows, as NCCL refuses two ranks on it. Every collective
- * of a group of one is a copy. Exit: 0 sound, 1 not, 2 no NCCL or no GPU; one line says what. */
+/* NCCL as the executor would use it, with one rank: all that one GPU allows, as NCCL refuses two ranks on it. Every
+ * collective of a group of one is a copy. Exit: 0 sound, 1 not, 2 no NCCL or no GPU; one line says what. */
 #include "exec/comm_nccl.h"
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -34,7 +34,8 @@ int main(void)
     const int32_t rank = 0;
     if (comm_nccl_id(id, &d) != OK || comm_nccl_open(&s, &a, id, 1, 0, 20, &d) != OK) return fails("opening", &d) + 1;
     if (cudaMallocManaged((void **)&x, N * sizeof *x, cudaMemAttachGlobal) != cudaSuccess ||
-        cudaMallocManaged((void **)&y, N * sizeof *y, cudaMemAttachGlobal) != cudaSuccess) return fails("no memory", NULL);
+        cudaMallocManaged((void **)&y, N * sizeof *y, cudaMemAttachGlobal) != cudaSuccess)
+        return fails("no memory", NULL);
     for (int i = 0; i < N; i++) x[i] = (float)i, y[i] = -1;
     if (comm_nccl_join(&c, s, "dp", 0, 1, &rank, &d) != OK || calls(c, x, y, &d) != OK) return fails("calls", &d);
     if (memcmp(x, y, N * sizeof *x) != 0 || x[N - 1] != N - 1) return fails("a group of one changed its data", NULL);
