@@ -20,6 +20,7 @@ struct exec_ask {
     int32_t part;                           /* enum data_part                                                 */
     int64_t first_step, first_seq;          /* steps and sequences that came before the first one             */
     const struct routes *routes; int replay;    /* records choices of experts there, or takes them from there */
+    int32_t routes_from;                        /* which of its steps is the first of these */
     int stop_at_nan;                        /* ERR_NO after a step whose loss or gradient norm is not finite  */
     int poison;                             /* fill every life with NaN bytes at birth and death (tests)      */
     double timeout_s;                       /* of a collective; <= 0: waits for ever                          */

@@ -55,7 +55,7 @@ enum err exec_bind(struct call *c, struct exec_rank *r, const struct item *it, i
                         .members = p2p ? 2 : r->members[o->group], .data = &x->data,
                         .part = x->ask->part, .first_seq = x->ask->first_seq + (int64_t)step * x->j->plan.gbs,
                         .loss_tokens = x->loss_tokens ? x->loss_tokens[step] : 0,
-                        .lr = lr_at(&x->j->plan, x->ask->first_step + step), .routes = x->ask->routes, .routes_step = step,
+                        .lr = lr_at(&x->j->plan, x->ask->first_step + step), .routes = x->ask->routes, .routes_step = x->ask->routes_from + step,
                         .replay = x->ask->replay, .score_gap = &r->score_gap, .d = d };
     if (c->comm) c->comm_ops->say(c->comm, op_name((enum op_kind)o->kind));
     return exec_bind_io(c, r, it, d);

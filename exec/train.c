@@ -123,7 +123,9 @@ static enum err train_steps(struct train *t, struct diag *d)
     const int first_piece = t->from == t->r->first_step;
     const struct exec_ask x = { .steps = (int)(t->end - t->from),
                                 .iters_traced = first_piece ? ask->traced : 1,
-                                .routes = first_piece ? ask->routes : NULL,
+                                .routes = ask->routes,
+                                .replay = ask->replay,
+                                .routes_from = ask->routes_from + (int32_t)(t->from - t->r->first_step),
                                 .data = ask->data,
                                 .first_step = t->from,
                                 .timeout_s = ask->timeout_s,

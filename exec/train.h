@@ -21,7 +21,8 @@ struct train_ask {
     int32_t evals; /* 0: no evaluation */
     int64_t save_every; int32_t keep; /* every 0: no checkpoints; else after the last step too. The newest stay */
     const char *root; /* directory of checkpoints */
-    const struct routes *routes; /* of processes in shared memory; gets the choices of experts of the first piece; of as many steps as are taken; NULL: nobody */
+    const struct routes *routes; /* of processes in shared memory; gets the choices of experts of all steps, or gives them; of as many; NULL: nobody */
+    int32_t replay, routes_from;    /* as in exec.h; evaluations choose for themselves */
     const struct checkpoint_file *resume; /* NULL: from the beginning */
     const char *const *carry; /* files of resume that every checkpoint gets a copy of; NULL-ended */
     void *user; /* of the hooks, which may be NULL */

@@ -134,6 +134,22 @@ answers 0 "load.imbalance load.busiest_rank load.lost_s" predict tiny-moe-8 --lo
 expect 2 predict deepseek-v3-256-gb200 --load recorded:tokens.yaml;   says "counts 8 experts, model deepseek-v3 has 256"
 expect 2 predict tiny-moe-8 --load recorded:nowhere.yaml;   says "nowhere.yaml"
 expect 2 run tiny-moe-8 --steps 1000000 --record-load tokens.yaml;   says "fewer --steps"
+# What tokens chose on eight ranks, taken again on one: the same losses, though the run comes in pieces; other files are refused.
+losses() { sed -n 's/.*"loss": \([0-9]\.[0-9]\{4\}\).*/\1/p' out; }
+answers 0 "steps[].loss" run tiny-moe-8 --steps 4 --eval-split 0.1 --eval-every 2 --out eight --record-routes routes
+losses >eight.losses
+answers 0 "steps[].loss" run tiny-moe-1 --steps 4 --eval-split 0.1 --eval-every 2 --out one --replay-routes routes
+losses | cmp -s - eight.losses || bad "one rank does not repeat the losses of eight"
+[ -s eight.losses ] || bad "no losses"
+head -c 1000 routes >cut
+expect 2 run tiny-moe-8 --steps 4 --replay-routes cut;   says "has 1000 bytes, its head says 32816"
+cp routes damaged; printf 'x' | dd of=damaged bs=1 seek=500 conv=notrunc 2>/dev/null
+expect 2 run tiny-moe-8 --steps 4 --replay-routes damaged;   says "checksum"
+expect 2 run tiny-moe-8 --steps 4 --replay-routes tokens.yaml;   says "no recorded routing"
+expect 2 run tiny-moe-8 --steps 5 --replay-routes routes;   says "holds steps 0 to 3, this run takes 0 to 4"
+expect 2 run tiny-moe-8 --steps 4 --seq 32 --replay-routes routes;   says "has seq 64, this run 32"
+expect 2 run tiny-moe-8 --steps 4 --replay-routes routes --record-routes again;   says "give either"
+expect 0 run tiny-moe-8 --steps 2 --load drop:cf0.5:position --out dropped
 # Host memory is told apart from the device's (G05): 8 workers of 4 ranks; what fits on the GPU still does.
 answers 1 "host.peak_gib reason advice.changes[].flags" predict deepseek-v3-256-gb200 --data-workers 64
 grep -q '"reason": "the host of gb200-nvl72, not the GPU:.* 256 on a host' out || bad "host memory is not told apart"

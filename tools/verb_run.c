@@ -25,7 +25,7 @@ static const char *const rank_kinds[] = { "thread", "process", NULL };
 struct run_flags {
     int32_t ranks, steps, traced, backend, kernels, comm, ranks_as, eval_every, eval_steps, save_every, keep;
     double timeout_s, eval_split;
-    char data[512], out[512], resume[512], record[512];
+    char data[512], out[512], resume[512], record[512], record_routes[512], replay[512];
 };
 static const struct opt flags[] = {
     { .key = "ranks",
@@ -70,6 +70,12 @@ static const struct opt flags[] = {
     { .key = "record-load",
       ARGS_TEXT(struct run_flags, record, ""),
       .help = "write the tokens that each expert of each layer got, for predict --load recorded:FILE" },
+    { .key = "record-routes",
+      ARGS_TEXT(struct run_flags, record_routes, ""),
+      .help = "write which experts every token of every step chose" },
+    { .key = "replay-routes",
+      ARGS_TEXT(struct run_flags, replay, ""),
+      .help = "take those choices again, of the same model, batch and data, under any plan" },
     { .key = "timeout",
       .type = OPT_NUMBER,
       .unit = UNIT_S,
@@ -224,6 +230,11 @@ static enum err prepare(struct run *r, struct arena *a, struct args *args, struc
     if (r->ask.resume) TRY(checkpoint_check_model(&r->from, a, &r->job.model, d));
     if (p->lr_steps == 0) p->lr_steps = f->steps;
     if (f->backend) TRY(backend_load(&r->on, backends[f->backend], d));
+    if (*f->replay && (*f->record || *f->record_routes))
+        return fail(d, ERR_CONFIG, "--replay-routes: choices that are taken from a file are not recorded: give either");
+    if (*f->replay)
+        TRY(record_replay(&r->routes, &r->ask.routes_from, a, &r->job, (int)r->from.head.step, f->steps - (int)r->from.head.step,
+                          f->replay, d));
     TRY(open_data(&r->data, a, f, p, d));
     program_build(&r->pr, a, &r->job);
     r->u = arena_alloc(a, (size_t)r->pr.n_stage * sizeof *r->u);
@@ -245,7 +256,10 @@ static enum err open_out(struct run *r, struct arena *a, const struct run_flags 
     TRY(save_directory(f->out, d));
     TRY(keep_model(r, a, f->out, d));
     r->shared.shared = f->ranks_as;
-    if (*f->record) TRY(record_open(&r->routes, &r->shared, &r->job, f->steps - (int)r->from.head.step, f->record, d));
+    const int first = (int)r->from.head.step, steps = f->steps - first;
+    if (*f->record) TRY(record_open(&r->routes, &r->shared, &r->job, first, steps, "record-load", f->record, d));
+    if (*f->record_routes)
+        TRY(record_open(&r->routes, &r->shared, &r->job, first, steps, "record-routes", f->record_routes, d));
     return run_log_open(&r->log, a, f->out, &r->job, r->from.head.step, f->steps, d);
 }
 
@@ -323,7 +337,9 @@ static void ask_for(struct run *r, struct arena *a, const struct run_flags *f)
                                  .keep = f->keep,
                                  .root = arena_printf(a, "%s/checkpoints", f->out),
                                  .resume = resume,
-                                 .routes = *f->record ? &r->routes : NULL,
+                                 .routes = *f->record || *f->record_routes || *f->replay ? &r->routes : NULL,
+                                 .replay = *f->replay != '\0',
+                                 .routes_from = r->ask.routes_from,
                                  .carry = hf_carried,
                                  .user = &r->log,
                                  .on_step = leads(r) ? run_log_step : NULL,
@@ -347,6 +363,7 @@ static enum err show(struct arena *a, const struct args *args, const struct run_
     if (whole) report_keys(doc, sum_cols, LEN(sum_cols), &sum);
     enum err e = whole ? save_all(r, doc, a, f->out, &saved) : OK;
     if (whole && e == OK && *f->record) e = record_save(&r->routes, &r->job.model, f->record, &saved);
+    if (whole && e == OK && *f->record_routes) e = record_routes(&r->routes, f->record_routes, &saved);
     if (e != OK) *d = saved, ran = e;       /* what was trained is shown all the same */
     if (args->json) {
         report_document(doc);
