@@ -40,7 +40,7 @@ static enum err exec_refuse(const struct program *pr, const struct unroll *u, co
         TRY(data_documents_check(ask->data ? ask->data : &text, j->plan.eod, d));
     }
     if (ask->routes) TRY(routes_check(ask->routes, j, ask->routes_from + ask->steps, d));
-    if (ask->world) TRY(exec_world_check(ask->world, &ask->seat, j, ask->routes != NULL, ask->processes, d));
+    if (ask->world) TRY(exec_world_check(ask->world, &ask->seat, j, ask->routes && !ask->replay, ask->processes, d));
     if (ask->processes && ask->on)
         return fail(d, ERR_CONFIG, "backend %s runs ranks as threads: use --ranks-as thread", ask->on->name);
     TRY(unroll_check(u, pr, 1, d));

@@ -185,7 +185,7 @@ static enum err train_piece(struct train *t, struct diag *d)
 enum err train_check(const struct train_ask *ask, const struct job *j, struct diag *d)
 {
     const struct checkpoint_file *c = ask->resume;
-    if (ask->world) TRY(exec_world_check(ask->world, &ask->seat, j, ask->routes != NULL, ask->processes, d));
+    if (ask->world) TRY(exec_world_check(ask->world, &ask->seat, j, ask->routes && !ask->replay, ask->processes, d));
     TRY(data_check(ask->data, DATA_TRAIN, j->plan.seq, d));
     if (ask->evals) TRY(data_check(ask->data, DATA_EVAL, j->plan.seq, d));
     if (j->plan.packed) TRY(data_documents_check(ask->data, j->plan.eod, d));
