@@ -1,13 +1,17 @@
 /* An MPI job as a world. One thing at a time outside collectives: agree and share are of the host's thread alone, on a
  * communicator of their own, so that they work when a run's communicators are broken. */
+#include "exec/bell.h"
 #include "exec/comm_mpi.h"
 #include "exec/world.h"
 #include <mpi.h>
 #include <string.h>
+#include <unistd.h>
 
 static MPI_Comm all_of_us;
 static int me, processes;
 static int32_t stopped;                 /* a run was broken off here */
+static int lost;                        /* a process did not come: collectives are over */
+enum { GRACE_S = 5, NAP_US = 200 };     /* for a process to come, when this one has failed */
 
 static enum err mpi_open(struct world_seat *seat, struct diag *d)
 {
@@ -43,13 +47,27 @@ static void mpi_stop(void *run, const char *why)
 
 static void mpi_end(void *run)
 {
-    comm_mpi_close(run);
+    if (!lost) comm_mpi_close(run);
 }
 
 struct verdict { int32_t e; char text[sizeof(((struct diag *)0)->text)]; };
 
+/* 0: somebody did not come. Who has not failed waits as long as it takes. */
+static int came(MPI_Request *r, enum err mine)
+{
+    const int64_t end_ns = bell_now_ns() + (int64_t)GRACE_S * 1000000000;
+    for (int done = 0;;) {
+        MPI_Test(r, &done, MPI_STATUS_IGNORE);
+        if (done) return 1;
+        if (mine != OK && bell_now_ns() > end_ns) return 0;
+        usleep(NAP_US);
+    }
+}
+
 static enum err mpi_agree(enum err mine, struct diag *d)
 {
+    MPI_Request asked;
+    if (lost) return mine;
     struct verdict v = { .e = mine }, said;
     int32_t all[2] = { processes, processes }, first[2];    /* who failed first, for reasons of its own or not */
     if (mine != OK) {
@@ -57,7 +75,9 @@ static enum err mpi_agree(enum err mine, struct diag *d)
         all[1] = me;
         if (mine != ERR_COMM) all[0] = me;
     }
-    MPI_Allreduce(all, first, 2, MPI_INT32_T, MPI_MIN, all_of_us);
+    MPI_Iallreduce(all, first, 2, MPI_INT32_T, MPI_MIN, all_of_us, &asked);
+    lost = !came(&asked, mine);
+    if (lost) return mine;
     const int who = first[0] < processes ? first[0] : first[1];
     if (who == processes) return OK;
     said = v;
@@ -76,12 +96,20 @@ static void mpi_share(void *all, const int64_t *part_B)
         }
 }
 
+/* The first has spoken when it comes here; with a process lost the others give it the time for that. */
+static void give_up(int status)
+{
+    if (me) sleep(1);
+    MPI_Abort(all_of_us, status ? status : 1);
+}
+
 /* After a run was broken off messages may be under way for ever, so that MPI could not finish. */
 static void mpi_close(int status)
 {
     int32_t any = 0;
+    if (lost) give_up(status);
     MPI_Allreduce(&stopped, &any, 1, MPI_INT32_T, MPI_MAX, all_of_us);
-    if (any) MPI_Abort(all_of_us, status ? status : 1);
+    if (any) give_up(status);
     MPI_Comm_free(&all_of_us);
     MPI_Finalize();
 }

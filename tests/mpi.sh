@@ -67,6 +67,17 @@ refused 2 2 'No such file' --ranks 2 --comm mpi --data nowhere.txt
 [ -e refused ] && die "a refused job left its directory"
 refused 1 2 'no finite number' --ranks 2 --comm mpi --lr 1000000 --clip 0
 
+# A rank that does not come: the others name it and the job ends.
+"$mpiexec" --oversubscribe -q -n 3 "$moefold" run --model tiny-moe --ranks 3 --gbs 12 --seq 64 --steps 100000 --comm mpi --timeout 2s \
+    --out stuck > out 2> err < /dev/null &
+job=$!
+for ((k = 0; k < 4000 && $(cat stuck/metrics.jsonl 2> /dev/null | wc -l) < 3; k++)); do sleep 0.005; done
+kill -STOP "$(pgrep -P $job | tail -1)"
+SECONDS=0
+wait $job 2> /dev/null && die "a job whose rank hangs succeeds"
+[ $SECONDS -lt 30 ] || die "the job took $SECONDS s to end"
+[ "$(grep -c '^moefold: ' err)" -eq 1 ] && grep -q 'rank [0-9] did not come to group' err || die "a rank that hangs is not named"
+
 # A killed rank. mpiexec ends the others.
 args=(--model tiny-moe --ranks 4 --ep 4 --gbs 8 --steps 60 --save-every 5)
 rm -rf one two
