@@ -420,8 +420,9 @@ static double scattered_s(const struct search_view *v, int stage, double done_s)
     return most_s;
 }
 
-/* After the backward: reductions of a chunk can start under its last pass only; the norm needs all stages; every stage then updates on one stream and gathers on another. Nothing of a micro-batch begins before
- * what a framework does between steps is done; only copies of weights may. */
+/* After the backward: reductions of a chunk can start under its last pass only; the norm needs all stages; every stage
+ * then updates on one stream and gathers on another. Nothing of a micro-batch begins before what a framework does between
+ * steps is done; only copies of weights may. */
 double search_bound_step_s(struct search_views *all, const struct search_point *p, int recompute)
 {
     const struct search_view v = search_view_priced(all, p, recompute);

@@ -1,9 +1,10 @@
-/* The plans that a search walks: every pair of foldings (tp cp dp pp, and etp ep edp pp, all divisors of the
- * GPUs), and on each the order, micro-batch, chunks per stage, weaving, dispatcher where experts are spread, kind of
- * context parallelism where there is any, parameters cut over replicas or not, and recompute sets that plan_check allows. The rules are checked here on integers, a thousand times faster than plan_check; tests hold the two
- * verdicts equal. Layouts are `auto`, or the one the user gave; vpp_group, splitting and everything else that
- * changes what is trained is the user's. CUDA graphs cost a little memory and no time: all plans of a search capture
- * what the stack can capture of any model's layers, unless the user says what, such as none. */
+/* The plans that a search walks: every pair of foldings (tp cp dp pp, and etp ep edp pp, all divisors of the GPUs), and on
+ * each the order, micro-batch, chunks per stage, weaving, dispatcher where experts are spread, kind of context parallelism
+ * where there is any, parameters cut over replicas or not, and recompute sets that plan_check allows. The rules are
+ * checked here on integers, a thousand times faster than plan_check; tests hold the two verdicts equal. Layouts are
+ * `auto`, or the one the user gave; vpp_group, splitting and everything else that changes what is trained is the user's.
+ * CUDA graphs cost a little memory and no time: all plans of a search capture what the stack can capture of any model's
+ * layers, unless the user says what, such as none. */
 #ifndef SIM_SEARCH_SPACE_H
 #define SIM_SEARCH_SPACE_H
 #include "models/place.h"
